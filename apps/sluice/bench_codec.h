@@ -1,0 +1,40 @@
+// `sluice bench codec`: encode, combine and decode against a memcpy of the gradient, in one run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "catalog/codecs.h"
+#include "json_file.h"
+
+namespace sluice::cli {
+
+struct BenchOptions {
+  std::uint64_t count = std::uint64_t{1} << 24;  // coordinates: 64 MiB of gradient
+  std::uint32_t threads = 1;
+  std::uint32_t workers = 4;
+  std::uint32_t repetitions = 9;
+  std::string kernel = "best";
+};
+
+// Seconds per pass over all coordinates; medians over the repetitions.
+struct BenchRow {
+  std::string codec;
+  BenchOptions options;
+  double memcpy_seconds = 0;
+  double encode_seconds = 0;
+  double combine_seconds = 0;  // of one worker's contribution
+  double decode_seconds = 0;
+};
+
+// Repetitions of all codecs and of memcpy take turns, so that a noisy second hits all alike.
+Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
+                                            const BenchOptions& options);
+
+Json to_json(const BenchRow& row);
+std::string to_text(std::span<const BenchRow> rows);
+
+}  // namespace sluice::cli

@@ -1,0 +1,23 @@
+// JSON results on disk.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice::cli {
+
+using Json = nlohmann::ordered_json;
+
+// Writes whole or not at all; "-" is standard output, an empty path nothing.
+Verdict write_json(const std::string& path, const Json& json);
+
+// One row as itself, several as {"rows": […]}.
+Json as_rows(const std::vector<Json>& rows);
+
+// JSON has no infinities and no NaN: those become null.
+Json number_or_null(const std::optional<double>& value);
+
+}  // namespace sluice::cli

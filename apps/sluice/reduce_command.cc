@@ -1,0 +1,85 @@
+// `sluice reduce`: the command around reduce.h.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "json_file.h"
+#include "npy.h"
+#include "reduce.h"
+#include "terminal.h"
+
+namespace sluice::cli {
+namespace {
+
+struct Request {
+  std::vector<std::string> specs;
+  std::string out;
+  std::string json;
+  ReduceOptions options;
+  std::vector<std::string> files;
+};
+
+Verdict run(const Request& request) {
+  SLUICE_TRY_ASSIGN(const auto codecs, make_codecs(request.specs));
+  if (!request.out.empty() && codecs.size() != 1) {
+    return Problem{
+        Code::invalid_argument,
+        fmt::format("--out {} with {} codecs; accepted: one codec", request.out, codecs.size())};
+  }
+  SLUICE_TRY_ASSIGN(const auto workers, read_workers(request.files));
+  std::vector<Reduced> rows;
+  std::vector<Json> json;
+  for (const NamedCodec& codec : codecs) {
+    SLUICE_TRY_ASSIGN(Reduced reduced, reduce(codec, request.options, workers));
+    json.push_back(to_json(reduced));
+    rows.push_back(std::move(reduced));
+  }
+  if (!request.out.empty()) {
+    SLUICE_TRY(write_npy(request.out, workers.front().shape, rows.front().mean));
+  }
+  if (request.json != "-") print(to_text(rows));
+  return write_json(request.json, as_rows(json));
+}
+
+}  // namespace
+
+void add_reduce_command(CLI::App& app, Action& action) {
+  CLI::App* const command = app.add_subcommand(
+      "reduce", "Reduce one gradient file per worker and report bytes, errors and times");
+  const auto request = std::make_shared<Request>();
+  command->add_option("--codec", request->specs, "Codec SPEC, or 'all'; may be given several times")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--out", request->out, "Write the decoded mean here, in the inputs' shape");
+  command->add_option("--json", request->json, "Write the figures here (- for stdout)");
+  command->add_option("--seed", request->options.seed, "Job seed of all randomness [0]")
+      ->check(whole_number());
+  command->add_option("--step", request->options.step, "Number of the first step [0]")
+      ->check(whole_number());
+  command->add_option("--feedback", request->options.feedback, "none or ef [none]");
+  command
+      ->add_option("--steps", request->options.steps,
+                   "Reduce the same inputs this often, feedback carried over; errors are then "
+                   "those of the running average, bytes and rounds the total [1]")
+      ->check(whole_number());
+  command
+      ->add_option("--drop", request->options.drop,
+                   "Lose this worker's contribution; may be given several times")
+      ->check(whole_number())
+      ->allow_extra_args(false);
+  command->add_option("--carrier", request->options.carrier, "What runs the rounds [local]");
+  command->add_option("files", request->files,
+                      "One .npy per worker: float32 (float16 and float64 are converted), C order, "
+                      "any shape, the same for all; 1 to 4096 files");
+  command->footer(
+      "Example:\n"
+      "  sluice reduce --codec fixed --out mean.npy --json stats.json w0.npy w1.npy w2.npy\n"
+      "nmse is the error energy over the mean of the workers' energies, vnmse over the energy of\n"
+      "the true mean; both against the mean of the workers that were counted. Wire bytes are the\n"
+      "round payloads of one worker. encode and decode seconds are per worker, reduce seconds the\n"
+      "carrier's time to combine all contributions.");
+  command->callback([&action, request] { action = [request] { return run(*request); }; });
+}
+
+}  // namespace sluice::cli

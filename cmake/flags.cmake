@@ -1,0 +1,19 @@
+# Flags of every target of ours. A warning is an error; a fused multiply-add would change bits.
+add_library(sluice_flags INTERFACE)
+target_compile_options(sluice_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -ffp-contract=off -fno-math-errno)
+target_include_directories(sluice_flags INTERFACE ${PROJECT_SOURCE_DIR}/src
+                                                  ${PROJECT_SOURCE_DIR}/include
+                                                  ${PROJECT_SOURCE_DIR})
+if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+  # The sanitizer builds keep the assertions of hot loops.
+  string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+endif()
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_flags INTERFACE
+    -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()
+if(SLUICE_FUZZERS)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

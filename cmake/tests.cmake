@@ -1,0 +1,47 @@
+# Tests: a binary of unit tests, one of conformance tests, one of benchmarks, one per fuzzer.
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+file(GLOB SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_test.cc)
+file(GLOB SLUICE_SUPPORT_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
+file(GLOB SLUICE_CONFORMANCE_SOURCES CONFIGURE_DEPENDS
+     ${PROJECT_SOURCE_DIR}/tests/conformance/*.cc)
+
+add_library(sluice_support STATIC ${SLUICE_SUPPORT_SOURCES})
+target_link_libraries(sluice_support PUBLIC sluice sluice_cli sluice_flags GTest::gtest fmt::fmt
+                                            nlohmann_json::nlohmann_json)
+
+function(sluice_test_binary name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE sluice_support PkgConfig::HWY GTest::gtest
+                                        GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
+
+sluice_test_binary(unit_tests ${SLUICE_TEST_SOURCES} ${SLUICE_APP_TEST_SOURCES})
+sluice_test_binary(conformance_tests ${SLUICE_CONFORMANCE_SOURCES})
+# What has threads, on its own, for the thread sanitizer.
+set(SLUICE_THREAD_SOURCES ${SLUICE_TEST_SOURCES})
+list(FILTER SLUICE_THREAD_SOURCES INCLUDE REGEX "/(carrier|group)/")
+sluice_test_binary(thread_tests ${SLUICE_THREAD_SOURCES})
+set_target_properties(thread_tests PROPERTIES EXCLUDE_FROM_ALL ON)
+
+add_executable(kernel_bench ${SLUICE_BENCH_SOURCES})
+target_link_libraries(kernel_bench PRIVATE sluice sluice_flags benchmark::benchmark
+                                           benchmark::benchmark_main fmt::fmt PkgConfig::HWY)
+
+if(SLUICE_FUZZERS)
+  file(GLOB SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_fuzz.cc
+       ${PROJECT_SOURCE_DIR}/tests/*/*_fuzz.cc)
+  foreach(source ${SLUICE_FUZZ_SOURCES} ${SLUICE_APP_FUZZ_SOURCES})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE sluice_support PkgConfig::HWY)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
+  endforeach()
+endif()

@@ -1,0 +1,50 @@
+// Little-endian loads and stores on bytes; the only way wire bytes are read or written.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "base/assert.h"
+
+namespace sluice {
+
+static_assert(std::endian::native == std::endian::little,
+              "kernels read lanes in place; a big-endian port needs swapping loads");
+
+template <class T>
+requires std::is_trivially_copyable_v<T> T load_le(std::span<const std::byte> from,
+                                                   std::size_t at = 0) {
+  SLUICE_DASSERT(at <= from.size() && sizeof(T) <= from.size() - at);
+  T value;
+  std::memcpy(&value, from.data() + at, sizeof value);
+  return value;
+}
+
+template <class T>
+requires std::is_trivially_copyable_v<T>
+void store_le(std::span<std::byte> into, std::size_t at, T value) {
+  SLUICE_DASSERT(at <= into.size() && sizeof(T) <= into.size() - at);
+  std::memcpy(into.data() + at, &value, sizeof value);
+}
+
+// How many bytes hold this many bits.
+constexpr std::size_t bytes_for_bits(std::uint64_t bits) {
+  return static_cast<std::size_t>((bits + 7) / 8);
+}
+
+template <std::unsigned_integral T>
+constexpr T divide_up(T value, T by) {
+  return value / by + (value % by != 0 ? 1 : 0);
+}
+
+template <std::unsigned_integral T>
+constexpr T round_up(T value, T to) {
+  return divide_up(value, to) * to;
+}
+
+}  // namespace sluice

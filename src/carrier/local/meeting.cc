@@ -1,0 +1,194 @@
+#include "carrier/local/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace sluice::local {
+namespace {
+
+std::string describe(const Reduction& what) {
+  return fmt::format("{}{{{}}} of {} lanes, grain {}, down {}+{}, digest {:016x}", name_of(what.op),
+                     what.bits, what.count, what.grain, name_of(what.down), what.extra,
+                     digest_of(what));
+}
+
+void grow(AlignedBuffer& buffer, std::size_t size) {
+  if (buffer.size() < size) buffer = AlignedBuffer(size);
+}
+
+}  // namespace
+
+Meeting::Meeting(std::uint32_t workers)
+    : workers_(workers),
+      posted_(workers),
+      arrived_(std::make_unique<std::atomic<std::uint64_t>[]>(workers)) {
+  contributions_.reserve(workers);
+}
+
+bool Meeting::post(std::uint32_t rank, std::uint64_t generation, const Ticket& ticket,
+                   std::span<const Round> rounds) {
+  SLUICE_ASSERT(rank < workers_);
+  posted_[rank] = {ticket, rounds};
+  arrived_[rank].store(generation, std::memory_order_relaxed);
+  if (posted_count_.fetch_add(1, std::memory_order_acq_rel) + 1 != workers_) return false;
+  generation_ = generation;
+  return true;
+}
+
+void Meeting::close(const WorldOptions& options, std::uint32_t step) {
+  error_ = {};
+  complaint_.clear();
+  const Status status = combine_all(options, step);
+  if (!status) error_ = status.error();
+  posted_count_.store(0, std::memory_order_relaxed);
+  closed_.store(generation_, std::memory_order_release);
+}
+
+Status Meeting::combine_all(const WorldOptions& options, std::uint32_t step) {
+  SLUICE_TRY(agree());
+  const std::size_t rounds = posted_[0].rounds.size();
+  if (outcomes_.size() < rounds) outcomes_.resize(rounds);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const Reduction& what = posted_[0].rounds[i].what;
+    grow(outcomes_[i].memory, down_size_max(what, workers_));
+    grow(scratch_, scratch_size(what));
+    outcomes_[i].size = 0;
+    split(i, options, step);
+    for (const Part& part : outcomes_[i].parts) SLUICE_TRY(combine_part(i, part, options));
+  }
+  return ok();
+}
+
+// Stands for the digest that every frame of a network carrier carries.
+Status Meeting::agree() {
+  const Posted& first = posted_[0];
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    const Posted& other = posted_[rank];
+    if (other.ticket.sequence != first.ticket.sequence ||
+        other.ticket.digest != first.ticket.digest || other.rounds.size() != first.rounds.size()) {
+      complaint_ = fmt::format(
+          "worker 0 is at exchange {} ({:016x}, {} rounds) and worker {} at exchange {} ({:016x}, "
+          "{} rounds): they do not reduce the same tensor, chunk, step or codec",
+          first.ticket.sequence, first.ticket.digest, first.rounds.size(), rank,
+          other.ticket.sequence, other.ticket.digest, other.rounds.size());
+      return Error{Code::mismatch, 0, "workers disagree on the exchange"};
+    }
+    for (std::size_t i = 0; i < first.rounds.size(); ++i) {
+      const Round& round = other.rounds[i];
+      if (!(round.what == first.rounds[i].what) || !(round.only == first.rounds[i].only)) {
+        complaint_ = fmt::format("round {}: worker 0 asks for {}, worker {} for {}", i,
+                                 describe(first.rounds[i].what), rank, describe(round.what));
+        return Error{Code::mismatch, 0, "workers disagree on the reduction"};
+      }
+      SLUICE_TRY(check(round.what, workers_));
+      SLUICE_TRY(check_up(round.what, round.up));
+      SLUICE_ASSERT(round.what.count > 0);
+      SLUICE_ASSERT(round.down.size() >= down_size_max(round.what, workers_));
+    }
+  }
+  return ok();
+}
+
+// Grains with the same contributors in a row are one part.
+void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_t step) {
+  const Round& round = posted_[0].rounds[index];
+  Outcome& outcome = outcomes_[index];
+  const std::size_t width = worker_words(workers_);
+  const bool asks = options.lost != nullptr && round.only.unrestricted();
+  const std::uint32_t grain = asks ? grain_of(round.what) : round.what.count;
+  outcome.parts.clear();
+  outcome.words.clear();
+  for (std::uint32_t at = 0; at < round.what.count; at += grain) {
+    WorkerSet set = WorkerSet::all(workers_);
+    for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+      const bool counted =
+          round.only.unrestricted()
+              ? !asks || !options.lost({rank, posted_[0].ticket.sequence, step,
+                                        static_cast<std::uint32_t>(index), at / grain})
+              : round.only.has(rank);
+      if (!counted) set.erase(rank);
+    }
+    const std::uint32_t count = std::min(grain, round.what.count - at);
+    const Workers view = set.view();
+    if (!outcome.parts.empty() &&
+        std::equal(view.words.begin(), view.words.end(),
+                   outcome.words.end() - static_cast<std::ptrdiff_t>(width))) {
+      outcome.parts.back().count += count;
+      continue;
+    }
+    outcome.words.insert(outcome.words.end(), view.words.begin(), view.words.end());
+    outcome.parts.push_back({at, count, {}});
+  }
+  for (std::size_t i = 0; i < outcome.parts.size(); ++i) {
+    outcome.parts[i].from = {
+        std::span<const std::uint64_t>(outcome.words).subspan(i * width, width)};
+  }
+}
+
+Status Meeting::combine_part(std::size_t index, const Part& part, const WorldOptions& options) {
+  const Reduction& what = posted_[0].rounds[index].what;
+  Outcome& outcome = outcomes_[index];
+  contributions_.clear();
+  for (std::uint32_t i = 0; i < workers_; ++i) {
+    const std::uint32_t rank = options.order.empty() ? i : options.order[i];
+    if (part.from.has(rank)) contributions_.push_back({rank, posted_[rank].rounds[index].up});
+  }
+  if (contributions_.empty()) return Error{Code::lost, 0, "no worker's contribution was counted"};
+  const auto into = outcome.memory.bytes().subspan(outcome.size);
+  if (options.fan_in != 0) {
+    SLUICE_TRY_ASSIGN(const std::size_t used, combine_tree(what, part, options.fan_in, into));
+    outcome.size += used;
+    return ok();
+  }
+  if (is_float_sum(what.op) || what.op == Op::gather) {
+    std::sort(contributions_.begin(), contributions_.end(),
+              [](const Contribution& a, const Contribution& b) { return a.rank < b.rank; });
+  }
+  outcome.size +=
+      combine(what, workers_, part.first, part.count, contributions_, scratch_.bytes(), into);
+  return ok();
+}
+
+Result<std::size_t> Meeting::combine_tree(const Reduction& what, const Part& part,
+                                          std::uint32_t fan_in, std::span<std::byte> into) {
+  partials_.clear();
+  const std::size_t leaf_count = (contributions_.size() + fan_in - 1) / fan_in;
+  if (leaves_.size() < leaf_count) leaves_.resize(leaf_count);
+  for (std::size_t leaf = 0; leaf < leaf_count; ++leaf) {
+    const std::size_t from = leaf * fan_in;
+    const auto members =
+        std::span(contributions_)
+            .subspan(from, std::min<std::size_t>(fan_in, contributions_.size() - from));
+    std::sort(members.begin(), members.end(),
+              [](const Contribution& a, const Contribution& b) { return a.rank < b.rank; });
+    grow(leaves_[leaf], partial_size_max(what, workers_, part.count));
+    const std::size_t used = combine_leaf(what, workers_, part.first, part.count, members,
+                                          scratch_.bytes(), leaves_[leaf].bytes());
+    partials_.emplace_back(leaves_[leaf].bytes().first(used));
+  }
+  return combine_root(what, workers_, static_cast<std::uint32_t>(contributions_.size()), part.count,
+                      partials_, scratch_.bytes(), into);
+}
+
+std::span<const std::byte> Meeting::down(std::size_t round) const {
+  return outcomes_[round].memory.bytes().first(outcomes_[round].size);
+}
+
+std::span<const Part> Meeting::parts(std::size_t round) const { return outcomes_[round].parts; }
+
+std::string Meeting::missing(std::uint64_t generation) const {
+  std::string ranks;
+  std::uint32_t count = 0;
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    if (arrived_[rank].load(std::memory_order_relaxed) >= generation) continue;
+    if (++count <= 16) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  if (count == 0) return "nobody is missing";
+  return fmt::format("waiting for {} of {} workers: {}{}", count, workers_, ranks,
+                     count > 16 ? ", …" : "");
+}
+
+}  // namespace sluice::local

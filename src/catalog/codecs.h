@@ -1,0 +1,45 @@
+// The catalogue of codecs: one row each. The command line, the conformance suite, the fuzzers, the
+// benchmarks and the docs all walk this table.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "codec/dense/dense.h"
+#include "codec/fixed/fixed.h"
+#include "codec/info.h"
+
+namespace sluice {
+
+inline constexpr std::array kCodecs{dense::kF32, dense::kBf16, dense::kFp16, fixed::kInfo};
+
+consteval bool codecs_are_well_formed() {
+  for (std::size_t i = 0; i < kCodecs.size(); ++i) {
+    const Info& info = kCodecs[i];
+    if (info.id == 0 || info.name.empty() || info.make == nullptr) return false;
+    if (info.options.size() > kOptionsMax) return false;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (kCodecs[j].id == info.id || kCodecs[j].name == info.name) return false;
+    }
+  }
+  return true;
+}
+static_assert(codecs_are_well_formed(), "codec ids and names must be unique, options few");
+
+// A codec as the user named it.
+struct NamedCodec {
+  const Info* info = nullptr;
+  std::string spec;  // canonical: name, then the options that differ from the default, in order
+  std::unique_ptr<Codec> codec;
+};
+
+// SPEC is `name` or `name:key=value,key=value`. Errors name what is accepted.
+Checked<NamedCodec> make_codec(std::string_view spec);
+
+// "block=256 (32–4096, multiple of 8)": an option as the command line and the errors show it.
+std::string describe(const OptionInfo& option);
+
+}  // namespace sluice

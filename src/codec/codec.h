@@ -1,0 +1,54 @@
+// A codec turns a chunk into rounds and the answers into the mean chunk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "codec/arena.h"
+#include "codec/chunk.h"
+#include "codec/exchange.h"
+
+namespace sluice {
+
+// Whether compressing takes something off: ‖x − C(x)‖² ≤ (1 − δ)‖x‖² with δ > 0. Error feedback
+// needs it; without it the residual grows.
+enum class Contraction : std::uint8_t { always, typical, never };
+std::string_view name_of(Contraction contraction);
+
+struct Traits {
+  bool homomorphic = false;  // values are summed by exact integer rounds, never decoded on the way
+  bool lossless = false;     // the mean is the true one, rounded once
+  bool unbiased = false;     // E[mean] is the true mean, over the codec's randomness
+  bool quorum = false;       // right with any set of contributors per part
+  bool elementwise = false;  // a coordinate's mean depends on that coordinate alone
+  Contraction contraction = Contraction::never;
+  double omega = 0;            // E‖C(x) − x‖² ≤ ω‖x‖², 0 if no such bound is known
+  std::size_t model_size = 0;  // bytes of per-model state
+  std::uint32_t tally_count = 0;
+};
+
+struct Plan {
+  std::uint32_t multiple_of = 1;  // chunks are this many coordinates times something, but the last
+  std::uint32_t count_max = 0;    // of one chunk
+  std::size_t state_size = 0;     // per tensor
+};
+
+// Immutable; any thread.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  [[nodiscard]] virtual Traits traits(std::uint32_t workers) const = 0;
+  [[nodiscard]] virtual Plan plan(const Tensor& tensor, std::uint32_t workers) const = 0;
+  // Takes all memory of the exchange from the arena; touches none of the chunk's. With a measuring
+  // arena only chunk.piece is filled and null is returned.
+  virtual Exchange* begin(const Chunk& chunk, Arena& arena) const = 0;
+  // Between steps, nothing in flight: turns the agreed counts of all chunks into the model's state.
+  virtual void end_step(std::span<const std::uint64_t> tally, std::span<std::byte> model) const {
+    static_cast<void>(tally);
+    static_cast<void>(model);
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,129 @@
+#include "codec/dense/dense.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "codec/input.h"
+
+namespace sluice::dense {
+namespace {
+
+constexpr std::uint32_t kGrain = 256;
+constexpr std::uint32_t kCountMax = 1u << 20;
+
+// Divides by a power of two of at least n on the way up, so that a float16 sum of finite inputs
+// overflows only where the mean itself would. The other formats have range to spare.
+float scale_for(Op op, std::uint32_t workers) {
+  return op == Op::f16_sum ? 1.0f / static_cast<float>(std::bit_ceil(workers)) : 1.0f;
+}
+
+class DenseExchange final : public Exchange {
+ public:
+  DenseExchange(const Chunk& chunk, Arena& arena, Op op)
+      : chunk_(chunk), format_(float_format(op)), scale_(scale_for(op, chunk.piece.workers)) {
+    round_.what = {.op = op,
+                   .bits = static_cast<std::uint8_t>(8 * floats::size_of(format_)),
+                   .count = chunk.piece.count,
+                   .grain = kGrain};
+    up_ = arena.place<std::byte>(up_size(round_.what));
+    round_.up = up_;
+    round_.down = arena.place<std::byte>(down_size_max(round_.what, chunk.piece.workers));
+    round_.only = chunk.only;
+  }
+
+  Result<Step> next(std::span<const Answer> answers) override {
+    if (!asked_) return encode();
+    if (answers.size() != 1) return Error{Code::malformed, 0, "dense: one answer expected"};
+    SLUICE_TRY(check_answer(round_, answers[0], chunk_.piece.workers));
+    for (const Part& part : answers[0].parts) decode(answers[0].down, part);
+    return done();
+  }
+
+ private:
+  Result<Step> encode() {
+    asked_ = true;
+    std::array<float, kInputTile> memory;
+    each_tile(0, chunk_.piece.count, [&](std::uint32_t first, std::uint32_t count) {
+      floats::encode(format_, input_tile(chunk_, first, count, memory), scale_,
+                     wire(up_, first, count));
+    });
+    return ask({&round_, 1});
+  }
+
+  // The residual first: the mean may be the gradient's own memory.
+  void decode(std::span<const std::byte> down, const Part& part) {
+    const bool counted = part.from.has(chunk_.piece.rank);
+    const auto divisor = static_cast<float>(part.from.count());
+    std::array<float, kInputTile> memory;
+    each_tile(part.first, part.count, [&](std::uint32_t first, std::uint32_t count) {
+      if (!chunk_.residual.empty() && counted) {
+        floats::residual(format_, input_tile(chunk_, first, count, memory), wire(up_, first, count),
+                         scale_, chunk_.residual.subspan(first, count));
+      } else {
+        keep_everything(chunk_, first, count);
+      }
+      floats::decode_mean(format_, wire(down, first, count), 1.0f / scale_, divisor,
+                          chunk_.mean.subspan(first, count));
+    });
+  }
+
+  template <class Each>
+  static void each_tile(std::uint32_t first, std::uint32_t count, Each each) {
+    for (std::uint32_t at = first; at < first + count; at += kInputTile) {
+      each(at, std::min(kInputTile, first + count - at));
+    }
+  }
+
+  template <class Byte>
+  [[nodiscard]] std::span<Byte> wire(std::span<Byte> bytes, std::uint32_t first,
+                                     std::uint32_t count) const {
+    const std::size_t size = floats::size_of(format_);
+    return bytes.subspan(size * first, size * count);
+  }
+
+  Chunk chunk_;
+  floats::Format format_;
+  float scale_;
+  std::span<std::byte> up_;
+  Round round_;
+  bool asked_ = false;
+};
+
+class DenseCodec final : public Codec {
+ public:
+  explicit DenseCodec(Op op) : op_(op) {}
+
+  [[nodiscard]] Traits traits(std::uint32_t workers) const override {
+    static_cast<void>(workers);
+    return {.unbiased = op_ == Op::f32_sum,
+            .quorum = true,
+            .elementwise = true,
+            .contraction = Contraction::always};
+  }
+  [[nodiscard]] Plan plan(const Tensor& tensor, std::uint32_t workers) const override {
+    static_cast<void>(tensor);
+    static_cast<void>(workers);
+    return {.multiple_of = kGrain, .count_max = kCountMax};
+  }
+  Exchange* begin(const Chunk& chunk, Arena& arena) const override {
+    return arena.make<DenseExchange>(chunk, arena, op_);
+  }
+
+ private:
+  Op op_;
+};
+
+}  // namespace
+
+Checked<std::unique_ptr<Codec>> make_f32(const OptionValues&) {
+  return std::unique_ptr<Codec>(std::make_unique<DenseCodec>(Op::f32_sum));
+}
+Checked<std::unique_ptr<Codec>> make_bf16(const OptionValues&) {
+  return std::unique_ptr<Codec>(std::make_unique<DenseCodec>(Op::bf16_sum));
+}
+Checked<std::unique_ptr<Codec>> make_fp16(const OptionValues&) {
+  return std::unique_ptr<Codec>(std::make_unique<DenseCodec>(Op::f16_sum));
+}
+
+}  // namespace sluice::dense

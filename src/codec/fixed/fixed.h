@@ -1,0 +1,42 @@
+// fixed: block floating point, one exponent per block, 32-bit integers that add.
+#pragma once
+
+#include <array>
+
+#include "codec/info.h"
+
+namespace sluice::fixed {
+
+Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
+
+inline constexpr std::array kOptions{OptionInfo{
+    .key = "block",
+    .kind = OptionInfo::Kind::integer,
+    .preset = 256,
+    .minimum = 32,
+    .maximum = 4096,
+    .multiple_of = 8,
+    .help = "coordinates that share one exponent",
+}};
+
+inline constexpr Info kInfo{
+    .id = 4,
+    .name = "fixed",
+    .summary = "block floating point: shared exponent per block, 32-bit integer sums",
+    .paper = "SwitchML, Sapio et al., NSDI 2021",
+    .reductions = "max{8}, wrap_sum{32}, f32_sum where a block is not finite",
+    .options = kOptions,
+    .make = &make,
+};
+
+// The numbers of one block: |x| < 2^(exponent − 126) on every worker. Each is rounded once: the
+// operands of the division are exact in float64.
+struct Scale {
+  double up;    // (2^31 − 1 − n) / (n · 2^E): n codes of at most this sum without overflow
+  double down;  // 1 / up
+};
+Scale scale_of(std::uint8_t exponent, std::uint32_t workers);
+// The factor that turns a sum over m contributors into their mean.
+double mean_factor(std::uint8_t exponent, std::uint32_t workers, std::uint32_t contributors);
+
+}  // namespace sluice::fixed

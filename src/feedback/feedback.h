@@ -1,0 +1,48 @@
+// Feedback: a worker's memory of what compression lost, added to its next gradient.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/codec.h"
+
+namespace sluice {
+
+enum class FeedbackKind : std::uint8_t { none, ef };
+
+struct FeedbackInfo {
+  FeedbackKind kind = FeedbackKind::none;
+  std::string_view name;
+  std::string_view summary;
+};
+
+inline constexpr std::array kFeedbacks{
+    FeedbackInfo{FeedbackKind::none, "none", "what a step loses is lost"},
+    FeedbackInfo{FeedbackKind::ef, "ef", "error feedback: what a step loses is sent with the next"},
+};
+
+Checked<FeedbackKind> parse_feedback(std::string_view name);
+
+// Error feedback needs a contraction; for a codec that never is one it diverges and is refused.
+Verdict check_feedback(FeedbackKind kind, const Traits& traits, std::string_view codec);
+
+// The residuals of one worker, one per tensor.
+class Feedback {
+ public:
+  Feedback(FeedbackKind kind, std::span<const Tensor> tensors);
+  // Empty for a kind without memory.
+  [[nodiscard]] std::span<float> residual(std::size_t tensor) { return residuals_[tensor]; }
+  [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
+    return residuals_[tensor];
+  }
+
+ private:
+  std::vector<std::vector<float>> residuals_;
+};
+
+}  // namespace sluice

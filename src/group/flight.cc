@@ -1,0 +1,105 @@
+#include "group/flight.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace sluice {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+void FlightSize::cover(const Codec& codec, const Piece& piece) {
+  Arena measuring;
+  Chunk bare;
+  bare.piece = piece;
+  SLUICE_ASSERT(codec.begin(bare, measuring) == nullptr);
+  host = std::max(host, measuring.host_used());
+  place = std::max(place, measuring.place_used());
+}
+
+Status Flight::begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
+                     Stats& stats) {
+  SLUICE_ASSERT(!busy());
+  Arena arena(host_.bytes(), place_.bytes());
+  exchange_ = codec.begin(chunk, arena);
+  SLUICE_ASSERT(exchange_ != nullptr);
+  ticket_ = ticket;
+  chunk_place_ = chunk.place;
+  return turn({}, carrier, stats);
+}
+
+Result<bool> Flight::advance(Carrier& carrier, Stats& stats) {
+  bool moved = false;
+  while (busy()) {
+    const auto answers = carrier.take(ticket_);
+    if (!answers && answers.error().code == Code::pending) return moved;
+    if (!answers) {
+      exchange_ = nullptr;
+      return answers.error();
+    }
+    moved = true;
+    for (const Answer& answer : *answers) {
+      stats.bytes_down += answer.down.size();
+      for (const Part& part : answer.parts) {
+        stats.contributors_min = std::min(stats.contributors_min, part.from.count());
+      }
+    }
+    SLUICE_TRY(turn(spread(*answers), carrier, stats));
+  }
+  return moved;
+}
+
+Status Flight::turn(std::span<const Answer> answers, Carrier& carrier, Stats& stats) {
+  while (true) {
+    const auto start = std::chrono::steady_clock::now();
+    const Result<Step> step = exchange_->next(answers);
+    const double took = seconds_since(start);
+    if (!step) {
+      exchange_ = nullptr;
+      return step.error();
+    }
+    switch (step->kind) {
+      case Step::Kind::done:
+        stats.decode_seconds += took;
+        exchange_ = nullptr;
+        ++stats.chunks;
+        return ok();
+      case Step::Kind::wait:
+        // Only device exchanges wait, and a group of host chunks has none.
+        exchange_ = nullptr;
+        return Error{Code::unavailable, 0, "group: device exchanges are not supported"};
+      case Step::Kind::ask: stats.encode_seconds += took; break;
+    }
+    SLUICE_ASSERT(!step->rounds.empty() && step->rounds.size() <= kStepRoundsMax);
+    rounds_ = step->rounds;
+    posted_.clear();
+    for (const Round& round : rounds_) {
+      if (round.what.count != 0) posted_.push_back(round);
+    }
+    if (!posted_.empty()) return post(carrier, stats);
+    answers = spread({});
+  }
+}
+
+Status Flight::post(Carrier& carrier, Stats& stats) {
+  for (const Round& round : posted_) stats.bytes_up += round.up.size();
+  stats.rounds += posted_.size();
+  const Status posted = carrier.post(ticket_, chunk_place_, posted_);
+  if (!posted) exchange_ = nullptr;
+  return posted;
+}
+
+std::span<const Answer> Flight::spread(std::span<const Answer> answers) {
+  answers_.clear();
+  std::size_t taken = 0;
+  for (const Round& round : rounds_) {
+    answers_.push_back(round.what.count == 0 ? Answer{} : answers[taken++]);
+  }
+  return answers_;
+}
+
+}  // namespace sluice

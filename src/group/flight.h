@@ -1,0 +1,58 @@
+// One exchange in flight: its memory, its state machine and its traffic with the carrier.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "codec/codec.h"
+#include "group/stats.h"
+#include "round/carrier.h"
+
+namespace sluice {
+
+// Host and place memory that every piece of a group's tensors fits into.
+struct FlightSize {
+  std::size_t host = 0;
+  std::size_t place = 0;
+  void cover(const Codec& codec, const Piece& piece);
+};
+
+class Flight {
+ public:
+  explicit Flight(const FlightSize& size) : host_(size.host), place_(size.place) {
+    posted_.reserve(kStepRoundsMax);
+    answers_.reserve(kStepRoundsMax);
+  }
+
+  [[nodiscard]] bool busy() const { return exchange_ != nullptr; }
+  [[nodiscard]] const Ticket& ticket() const { return ticket_; }
+
+  // Begins the exchange and posts its first step. The chunk's spans stay put until not busy().
+  Status begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
+               Stats& stats);
+
+  // Goes as far as the carrier's answers allow, without blocking; true if anything moved. After an
+  // error the exchange is over and nothing of the caller's has been written.
+  Result<bool> advance(Carrier& carrier, Stats& stats);
+
+ private:
+  Status turn(std::span<const Answer> answers, Carrier& carrier, Stats& stats);
+  Status post(Carrier& carrier, Stats& stats);
+  // Puts empty answers where a round had no lanes and was not posted.
+  std::span<const Answer> spread(std::span<const Answer> answers);
+
+  AlignedBuffer host_;
+  AlignedBuffer place_;
+  Exchange* exchange_ = nullptr;
+  Ticket ticket_;
+  Place chunk_place_;
+  std::span<const Round> rounds_;  // of the step in flight
+  std::vector<Round> posted_;      // those of them that have lanes
+  std::vector<Answer> answers_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// Block floating point: the exponent a block shares, and its values as 32-bit integers.
+//
+// Here the fastest level in force; in `scalar` the specification; same bytes. Arithmetic is in
+// float64, one rounding per operation, conversion to integer to nearest, ties to even.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sluice::blockfloat {
+
+inline constexpr std::uint8_t kNotFinite = 255;  // the exponent of a block with Inf or NaN
+
+// exponents[b] = the largest biased IEEE exponent (0–255) in block b: every |x| of the block is
+// below 2^(exponent − 126). Blocks of `block` values, the last one may be shorter; `block` is a
+// multiple of 8.
+void exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> exponents);
+
+// codes[i] = values[i] · scale rounded, as int32. The caller's scale keeps all products in range;
+// a product that is not (a hostile bound, NaN) gives 0.
+void quantise(std::span<const float> values, double scale, std::span<std::byte> codes);
+
+// values[i] = float(codes[i] · factor).
+void dequantise(std::span<const std::byte> codes, double factor, std::span<float> values);
+
+// rest[i] = float(values[i] − codes[i] · factor).
+void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
+              std::span<float> rest);
+
+namespace scalar {
+void exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> exponents);
+void quantise(std::span<const float> values, double scale, std::span<std::byte> codes);
+void dequantise(std::span<const std::byte> codes, double factor, std::span<float> values);
+void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
+              std::span<float> rest);
+}  // namespace scalar
+
+}  // namespace sluice::blockfloat

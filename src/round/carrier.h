@@ -1,0 +1,41 @@
+// A carrier runs rounds between workers. It never interprets a gradient.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "round/round.h"
+
+namespace sluice {
+
+// Names one exchange: the same on every rank.
+struct Ticket {
+  std::uint64_t sequence = 0;  // counts exchanges of the job; orders rounds, picks slots
+  std::uint64_t digest = 0;    // of tensor, chunk, step and codec parameters: ranks must agree
+};
+
+// One worker's end. Belongs to one thread.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+
+  // Hands over the rounds of an exchange's next step, none of zero lanes. What the rounds name
+  // stays put until answered. Never blocks. Fails with exhausted when too many exchanges are in
+  // flight, with mismatch when another rank posted something else under this sequence.
+  virtual Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) = 0;
+
+  // The answers to the exchange's last step, in order; Code::pending until they are there. Valid
+  // until the exchange's next post or the end of the exchange.
+  virtual Result<std::span<const Answer>> take(const Ticket& ticket) = 0;
+
+  // Blocks until take() may have something, or the time is over (Code::timeout). May wake early.
+  virtual Status wait(std::chrono::nanoseconds timeout) = 0;
+
+  // For the log line of a failure: who is missing or who disagrees about what. May allocate.
+  virtual std::string explain(const Ticket& ticket) = 0;
+};
+
+}  // namespace sluice

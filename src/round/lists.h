@@ -1,0 +1,55 @@
+// Readers of the answers that are lists: gathered messages and summed blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/result.h"
+#include "round/round.h"
+
+namespace sluice {
+
+struct Message {
+  std::uint32_t rank = 0;
+  std::span<const std::byte> bytes;
+};
+
+// Walks the answer of a gather. Accepts exactly the counted workers, ranks ascending, each within
+// the stated size; anything else is malformed.
+class MessageReader {
+ public:
+  MessageReader(const Reduction& what, const Answer& answer)
+      : size_max_(what.count), rest_(answer.down), from_(answer.parts.front().from) {}
+  // The next message, nothing at the end.
+  Result<std::optional<Message>> next();
+
+ private:
+  std::size_t size_max_;
+  std::span<const std::byte> rest_;
+  Workers from_;
+  std::int64_t rank_last_ = -1;
+  std::uint32_t seen_ = 0;
+};
+
+struct Block {
+  std::uint32_t number = 0;
+  std::span<const std::byte> integers;
+};
+
+// Walks blocks, of an answer or of one worker's contribution: numbers ascending and in range.
+class BlockReader {
+ public:
+  BlockReader(const Reduction& what, std::span<const std::byte> bytes)
+      : size_(block_size(what)), count_(block_count(what)), rest_(bytes) {}
+  Result<std::optional<Block>> next();
+
+ private:
+  std::size_t size_;
+  std::uint32_t count_;
+  std::span<const std::byte> rest_;
+  std::int64_t number_last_ = -1;
+};
+
+}  // namespace sluice

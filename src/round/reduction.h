@@ -1,0 +1,96 @@
+// The vocabulary of reductions: what a round does to bytes, exactly, on every carrier.
+//
+// Lanes are unsigned, little-endian, bit-packed (kernels/lanes). A grain is a run of lanes that
+// share one contributor set and, where the answer has headers, one header; it is a multiple of 8
+// lanes, so every grain starts on a byte whatever the width. All reductions but the float sums are
+// exact, associative and commutative; float sums are made in rank order, in float32, rounded once.
+//
+//   lane_sum   codes of 1–8 bits, each mapped through `table` if there is one, summed. Down:
+//              full    lanes of sum_bits(what, n) bits
+//              narrow  per grain: width k (1 byte), minimum (whole bytes), lanes − minimum at k
+//                      bits; lossless
+//              round   per grain: shift s (1 byte), lanes of b = bits + extra bits around the
+//                      centre c0 = (m·value_max + 1) >> 1:
+//                        lane = clamp(((S − c0) >> s) + 2^(b−1), 0, 2^b − 1), read back as
+//                        2Ŝ = 2·c0 + ((lane − 2^(b−1)) << (s + 1)) + 2^s − 1,
+//                      with the s from 0 to bits(m·value_max) − b of least Σ(2S − 2Ŝ)², smallest
+//                      on ties; where b ≥ sum_bits(what, n) it is `full`, without header
+//   wrap_sum   integers of 8, 16, 32 or 64 bits modulo 2^bits
+//   max        lanes of 1–32 bits (1 bit: or)
+//   gather     up: at most `count` bytes. Down: (rank u32, size u32, bytes)*, ranks ascending
+//   block_sum  up and down: (block number u32, grain integers of `bits` bits)*, numbers ascending;
+//              sums are modulo 2^bits; blocks nobody sent are absent
+//   f32_sum, bf16_sum, f16_sum   down: the sum in the same format
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "kernels/floats/floats.h"
+
+namespace sluice {
+
+enum class Op : std::uint8_t {
+  lane_sum,
+  wrap_sum,
+  max,
+  gather,
+  block_sum,
+  f32_sum,
+  bf16_sum,
+  f16_sum
+};
+enum class Down : std::uint8_t { full, narrow, round };
+
+std::string_view name_of(Op op);
+std::string_view name_of(Down down);
+
+// A value, equal on all ranks.
+struct Reduction {
+  Op op = Op::max;
+  std::uint8_t bits = 8;
+  Down down = Down::full;
+  std::uint8_t extra = 0;
+  std::uint32_t count = 0;                    // lanes; of a gather: bytes one worker may send
+  std::uint32_t grain = 0;                    // 0: all lanes are one grain
+  std::span<const std::uint16_t> table = {};  // lives as long as the codec
+
+  friend bool operator==(const Reduction& a, const Reduction& b);
+};
+
+// Whether this can be reduced among n workers at all; the literal says what is wrong.
+Status check(const Reduction& what, std::uint32_t workers);
+
+constexpr bool is_float_sum(Op op) { return op >= Op::f32_sum; }
+constexpr bool is_list(Op op) { return op == Op::gather || op == Op::block_sum; }
+floats::Format float_format(Op op);
+
+// Lanes of one grain (all of them when grain is 0, and always for lists).
+std::uint32_t grain_of(const Reduction& what);
+// The largest value one worker's code can stand for.
+std::uint32_t value_max(const Reduction& what);
+// The bits a sum over n workers needs.
+unsigned sum_bits(const Reduction& what, std::uint32_t workers);
+// Whether the answer of this lane_sum has the rounded form, given down and the widths.
+bool is_rounded(const Reduction& what, std::uint32_t workers);
+// The centre of a rounded sum of m contributions.
+std::int32_t round_centre(const Reduction& what, std::uint32_t contributors);
+
+// Bytes up: exactly this many, or at most this many for lists.
+std::size_t up_size(const Reduction& what);
+// Bytes down: exactly this many, or at most this many for lists and narrow sums.
+std::size_t down_size_max(const Reduction& what, std::uint32_t workers);
+bool is_down_size_fixed(const Reduction& what);
+
+inline constexpr std::size_t kMessageHeader = 8;  // gather: rank u32, size u32
+inline constexpr std::size_t kBlockHeader = 4;    // block_sum: block number u32
+std::size_t block_size(const Reduction& what);    // block_sum: header and integers
+std::uint32_t block_count(const Reduction& what);
+
+// The value that stands for this reduction in digests and comparisons.
+std::uint64_t digest_of(const Reduction& what);
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// The down forms of lane_sum: their writers and the one reader that codecs use for all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "round/round.h"
+
+namespace sluice {
+
+// Writes the sums of `lanes` lanes, starting on a grain, in the reduction's down form; m is how
+// many workers were counted. Returns the bytes written. Exact sums are at most m·value_max.
+std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32_t contributors,
+                       std::span<const std::uint8_t> sums, std::span<std::byte> down);
+std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32_t contributors,
+                       std::span<const std::uint16_t> sums, std::span<std::byte> down);
+std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32_t contributors,
+                       std::span<const std::uint32_t> sums, std::span<std::byte> down);
+
+// Reads an answer grain by grain, whatever its form. The answer has passed check_answer.
+class SumReader {
+ public:
+  struct Grain {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+    Workers from;
+  };
+
+  SumReader(const Reduction& what, std::uint32_t workers, const Answer& answer)
+      : what_(what), workers_(workers), rest_(answer.down), parts_(answer.parts) {}
+
+  [[nodiscard]] bool done() const { return at_ == what_.count; }
+  // Twice the sum of each lane of the next grain, into the first `count` of `twice`, which holds
+  // at least grain_of(what). Twice, because a rounded sum reads back as a half. After the last
+  // grain all bytes must be used up. A sum that m contributions cannot reach is malformed.
+  Result<Grain> next(std::span<std::int32_t> twice);
+
+ private:
+  Status read_full(unsigned bits, std::uint64_t top, std::span<std::int32_t> twice);
+  Status read_narrow(unsigned bits, std::uint64_t top, std::span<std::int32_t> twice);
+  Status read_rounded(std::uint32_t contributors, std::span<std::int32_t> twice);
+
+  Reduction what_;
+  std::uint32_t workers_;
+  std::span<const std::byte> rest_;
+  std::span<const Part> parts_;
+  std::uint32_t at_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// A group that was saved and loaded goes on as if nothing had happened; damaged bytes are refused.
+#include <gtest/gtest.h>
+
+#include "tests/support/checks.h"
+#include "tests/support/subject.h"
+
+namespace sluice::support {
+namespace {
+
+using Saved = std::vector<std::byte>;
+
+class SaveAndLoad : public ConformanceTest {
+ protected:
+  [[nodiscard]] FeedbackKind feedback() const {
+    return takes_feedback() ? FeedbackKind::ef : FeedbackKind::none;
+  }
+  [[nodiscard]] Scenario scenario(std::uint32_t count) const {
+    return {.count = count, .workers = 3, .chunk_count = 1, .feedback = feedback()};
+  }
+  static std::vector<Saved> save(Team& team) {
+    std::vector<Saved> all;
+    for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
+      all.push_back(team.group(rank).save());
+    }
+    return all;
+  }
+};
+
+TEST_P(SaveAndLoad, SixStepsAreThreeAndThree) {
+  const Inputs inputs(scenario(1100));
+  Team whole(codec(), carrier(), inputs, Way{});
+  Team half(codec(), carrier(), inputs, Way{});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    ASSERT_TRUE(whole.run(step));
+    ASSERT_TRUE(half.run(step));
+  }
+  Team rest(codec(), carrier(), inputs, Way{});
+  const std::vector<Saved> saved = save(half);
+  for (std::uint32_t rank = 0; rank < rest.workers(); ++rank) {
+    ASSERT_TRUE(rest.group(rank).load(saved[rank]));
+  }
+  for (std::uint64_t step = 3; step < 6; ++step) {
+    ASSERT_TRUE(whole.run(step));
+    ASSERT_TRUE(rest.run(step));
+    for (std::size_t tensor = 0; tensor < whole.tensor_count(); ++tensor) {
+      EXPECT_TRUE(same_bytes(whole.mean(tensor, 0), rest.mean(tensor, 0))) << "step " << step;
+      for (std::uint32_t rank = 0; rank < whole.workers(); ++rank) {
+        EXPECT_TRUE(
+            same_bytes(whole.group(rank).residual(tensor), rest.group(rank).residual(tensor)));
+      }
+    }
+  }
+  EXPECT_EQ(save(whole), save(rest));
+}
+
+TEST_P(SaveAndLoad, EveryTruncationAndEveryFlippedByteIsRefused) {
+  const Inputs inputs(scenario(7));
+  Team team(codec(), carrier(), inputs, Way{});
+  ASSERT_TRUE(team.run(0));
+  const Saved good = team.group(0).save();
+  ASSERT_TRUE(team.run(1));
+  const Saved before = team.group(0).save();
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_FALSE(team.group(0).load(std::span(good).first(length))) << length;
+  }
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (const unsigned mask : {0x01u, 0x80u, 0xffu}) {
+      Saved bad = good;
+      bad[at] ^= static_cast<std::byte>(mask);
+      EXPECT_FALSE(team.group(0).load(bad)) << "byte " << at << ", mask " << mask;
+    }
+  }
+  Saved longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(team.group(0).load(longer));
+  EXPECT_EQ(team.group(0).save(), before);
+  EXPECT_TRUE(team.group(0).load(good));
+  EXPECT_EQ(team.group(0).save(), good);
+}
+
+TEST_P(SaveAndLoad, AnotherRankOrAnotherJobIsRefused) {
+  const Inputs inputs(scenario(40));
+  Team team(codec(), carrier(), inputs, Way{});
+  ASSERT_TRUE(team.run(0));
+  const std::vector<Saved> saved = save(team);
+  EXPECT_FALSE(team.group(1).load(saved[0]));
+  const Inputs other_inputs(scenario(41));
+  Team other(codec(), carrier(), other_inputs, Way{});
+  EXPECT_FALSE(other.group(0).load(saved[0]));
+  Scenario fewer = scenario(40);
+  fewer.workers = 2;
+  const Inputs fewer_inputs(fewer);
+  Team smaller(codec(), carrier(), fewer_inputs, Way{});
+  EXPECT_FALSE(smaller.group(0).load(saved[0]));
+  EXPECT_EQ(save(team), saved);
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, SaveAndLoad, ::testing::ValuesIn(catalogue_and_fake()),
+                         name_of_param);
+
+}  // namespace
+}  // namespace sluice::support

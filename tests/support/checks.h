@@ -1,0 +1,46 @@
+// What conformance means, as checks that say what is wrong: suites expect them to hold, and the
+// tests of the suites expect them to fail for codecs with a flaw.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "carrier/world.h"
+#include "codec/codec.h"
+#include "tests/support/rig.h"
+#include "tests/support/scenario.h"
+#include "tests/support/team.h"
+
+namespace sluice::support {
+
+using Holds = ::testing::AssertionResult;
+
+// Nothing broke a promise on the way.
+Holds is_clean(const Outcome& outcome);
+Holds is_clean(const RigOutcome& outcome);
+
+// Same means, residuals, wire bytes and counts.
+Holds agrees(const Outcome& reference, const Outcome& other);
+
+// Of a scenario of one step: where a counted worker had Inf or NaN the mean is not finite; the
+// others are finite as far as the codec's traits promise; residuals are finite everywhere.
+Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const Outcome& outcome);
+
+// Of a scenario of one step with finite data: the mean is that of the workers that were counted,
+// as exactly as the codec's traits promise, and workers that were not keep their gradients.
+Holds counts_only_the_present(const Codec& codec, const Inputs& inputs, const Outcome& outcome);
+
+// Of an exchange with feedback by a codec that is a contraction on every input: what the workers
+// brought is in the mean, once, or still in their residuals. Looks at coordinates that are finite
+// on all workers.
+Holds books_what_it_sends(const RigCase& rig_case, const RigOutcome& outcome);
+
+// The exchange was finished by all workers, with the same mean.
+Holds finished_alike(const RigOutcome& outcome);
+// Every worker got this error; nothing of the caller's changed.
+Holds failed_everywhere(const RigOutcome& outcome, Code code);
+// No worker finished, or all with the same mean.
+Holds failed_or_finished_alike(const RigOutcome& outcome);
+
+}  // namespace sluice::support

@@ -1,0 +1,257 @@
+#include "tests/support/rig.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "base/random.h"
+#include "tests/support/recording_carrier.h"
+#include "tests/support/team.h"
+
+namespace sluice::support {
+namespace {
+
+constexpr std::uint32_t kStepsMax = 64;  // of one exchange; more is taken for endless
+constexpr std::uint64_t kSeed = 3;
+constexpr std::uint64_t kTensorId = 0x2001;
+
+using Bytes = std::vector<std::byte>;
+
+Bytes copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
+
+// One worker's memory, exchange and traffic.
+class Bench {
+ public:
+  Bench(const Codec& codec, const RigCase& rig_case, const Piece& piece, Carrier& carrier,
+        const Tampering& tampering)
+      : tampering_(carrier, piece.workers, tampering),
+        record_(tampering_, piece.workers),
+        gradient_(piece.count * sizeof(float), rig_case.borders),
+        mean_(piece.count * sizeof(float), rig_case.borders),
+        residual_(rig_case.feedback ? piece.count * sizeof(float) : 0, rig_case.borders),
+        state_(codec.plan(piece.tensor, piece.workers).state_size, rig_case.borders),
+        in_place_(rig_case.in_place) {
+    const Traits traits = codec.traits(piece.workers);
+    model_.resize(traits.model_size);
+    tally_.resize(traits.tally_count);
+    fill_gradient(rig_case.data, kSeed, kTensorId, piece.rank, gradient_.as<float>());
+    fill_gradient(DataKind::normal, kSeed + 1, kTensorId, piece.rank, residual_.as<float>());
+    std::fill(state_.bytes().begin(), state_.bytes().end(), std::byte{0});
+    // Unlike on any other rank, so that a coordinate nobody writes shows.
+    std::fill(mean_.as<float>().begin(), mean_.as<float>().end(), Team::unwritten(piece.rank));
+    chunk_.piece = piece;
+    chunk_.key = chunk_key(kSeed, 0, kTensorId);
+    chunk_.gradient = gradient_.as<float>();
+    chunk_.mean = in_place_ ? gradient_.as<float>() : mean_.as<float>();
+    if (rig_case.feedback) chunk_.residual = residual_.as<float>();
+    chunk_.state = state_.bytes();
+    chunk_.model = model_;
+    chunk_.tally = tally_;
+    worker.gradient.assign(chunk_.gradient.begin(), chunk_.gradient.end());
+    worker.residual_before.assign(chunk_.residual.begin(), chunk_.residual.end());
+    remember();
+    begin(codec, rig_case.borders);
+  }
+
+  // Makes one turn if the carrier has an answer; whether there was one.
+  bool advance() {
+    if (worker.end != RigWorker::End::none) return false;
+    const auto answers = record_.take(ticket_);
+    if (!answers && answers.error().code == Code::pending) return false;
+    if (!answers) {
+      fail(answers.error());
+    } else {
+      turn(spread(*answers));
+    }
+    return true;
+  }
+
+  void start() { turn({}); }
+
+  void finish(RigOutcome& outcome) {
+    check_borders();
+    if (!record_.complaint().empty()) complain(record_.complaint());
+    if (outcome.complaint.empty()) outcome.complaint = complaint_;
+    worker.mean.assign(chunk_.mean.begin(), chunk_.mean.end());
+    worker.residual.assign(chunk_.residual.begin(), chunk_.residual.end());
+    outcome.workers.push_back(std::move(worker));
+    if (chunk_.piece.rank != 0) return;
+    outcome.down_sizes = record_.down_sizes(ticket_.sequence);
+    outcome.host_size = host_->bytes().size();
+    outcome.place_size = place_->bytes().size();
+  }
+
+  RigWorker worker;
+
+ private:
+  void complain(const std::string& what) {
+    if (complaint_.empty()) complaint_ = fmt::format("worker {}: {}", chunk_.piece.rank, what);
+  }
+
+  void begin(const Codec& codec, GuardedMemory::Borders borders) {
+    Arena measuring;
+    Chunk bare;
+    bare.piece = chunk_.piece;
+    if (codec.begin(bare, measuring) != nullptr) complain("a measuring begin made an exchange");
+    host_.emplace(measuring.host_used(), borders);
+    place_.emplace(measuring.place_used(), borders);
+    Arena arena(host_->bytes(), place_->bytes());
+    exchange_ = codec.begin(chunk_, arena);
+    if (arena.host_used() != measuring.host_used() ||
+        arena.place_used() != measuring.place_used()) {
+      complain(fmt::format("took {} + {} bytes of memory, promised were {} + {}", arena.host_used(),
+                           arena.place_used(), measuring.host_used(), measuring.place_used()));
+    }
+    check_untouched("begin");
+  }
+
+  void remember() {
+    before_ = {copy_of(gradient_.bytes()),
+               copy_of(mean_.bytes()),
+               copy_of(residual_.bytes()),
+               copy_of(state_.bytes()),
+               model_,
+               copy_of(std::as_bytes(std::span(tally_)))};
+  }
+
+  void check_untouched(const char* when) {
+    static constexpr std::array kNames{"gradient", "mean", "residual", "state", "model", "tally"};
+    const std::array<std::span<const std::byte>, 6> now{
+        gradient_.bytes(), mean_.bytes(), residual_.bytes(),
+        state_.bytes(),    model_,        std::as_bytes(std::span(tally_))};
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (!std::equal(now[i].begin(), now[i].end(), before_[i].begin(), before_[i].end())) {
+        complain(fmt::format("{} was written before done: {}", kNames[i], when));
+      }
+    }
+  }
+
+  // After done: what is only ever read.
+  void check_inputs() {
+    const auto gradient = gradient_.bytes();
+    if (!in_place_ && !std::equal(gradient.begin(), gradient.end(), before_[0].begin())) {
+      complain("the gradient was written");
+    }
+    if (model_ != before_[4]) complain("the model state was written by an exchange");
+  }
+
+  void check_borders() {
+    for (const GuardedMemory* memory :
+         {&gradient_, &mean_, &residual_, &state_, &*host_, &*place_}) {
+      if (!memory->intact()) complain("wrote beyond its memory");
+    }
+  }
+
+  void fail(const Error& error) {
+    worker.end = RigWorker::End::failed;
+    worker.error = error;
+    check_untouched("error");
+  }
+
+  void turn(std::span<const Answer> answers) {
+    while (++turns_ <= kStepsMax) {
+      const Result<Step> step = exchange_->next(answers);
+      if (!step) return fail(step.error());
+      if (step->kind == Step::Kind::done) {
+        worker.end = RigWorker::End::done;
+        return check_inputs();
+      }
+      check_untouched("ask");
+      if (step->kind == Step::Kind::wait) return complain("waits, though nothing is on a device");
+      rounds_ = step->rounds;
+      posted_.clear();
+      for (const Round& round : rounds_) {
+        if (round.what.count != 0) posted_.push_back(round);
+      }
+      if (rounds_.empty()) return complain("asks for no rounds");
+      if (!posted_.empty()) return post();
+      answers = spread({});
+    }
+    complain("does not come to an end");
+  }
+
+  void post() {
+    const Status posted = record_.post(ticket_, {}, posted_);
+    if (!posted) fail(posted.error());
+  }
+
+  // As a group does, but also with too few or too many answers.
+  std::span<const Answer> spread(std::span<const Answer> answers) {
+    answers_.clear();
+    std::size_t taken = 0;
+    for (const Round& round : rounds_) {
+      if (round.what.count == 0) {
+        answers_.emplace_back();
+      } else if (taken < answers.size()) {
+        answers_.push_back(answers[taken++]);
+      }
+    }
+    for (; taken < answers.size(); ++taken) answers_.push_back(answers[taken]);
+    return answers_;
+  }
+
+  TamperingCarrier tampering_;
+  RecordingCarrier record_;
+  GuardedMemory gradient_;
+  GuardedMemory mean_;
+  GuardedMemory residual_;
+  GuardedMemory state_;
+  bool in_place_;
+  Bytes model_;
+  std::vector<std::uint64_t> tally_;
+  std::array<Bytes, 6> before_;
+  Chunk chunk_;
+  std::optional<GuardedMemory> host_;
+  std::optional<GuardedMemory> place_;
+  Exchange* exchange_ = nullptr;
+  Ticket ticket_{0, 1};
+  std::uint32_t turns_ = 0;
+  std::span<const Round> rounds_;
+  std::vector<Round> posted_;
+  std::vector<Answer> answers_;
+  std::string complaint_;
+};
+
+}  // namespace
+
+std::string describe(const RigCase& rig_case) {
+  return fmt::format("{} coordinates, {} workers, {} data, missing {}{}{}", rig_case.count,
+                     rig_case.workers, name_of(rig_case.data), name_of(rig_case.missing),
+                     rig_case.feedback ? ", feedback" : "", rig_case.in_place ? ", in place" : "");
+}
+
+RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const RigCase& rig_case,
+                        const Tampering& tampering) {
+  Scenario scenario;
+  scenario.count = rig_case.count;
+  scenario.workers = rig_case.workers;
+  scenario.missing = rig_case.missing;
+  Tensor tensor = tensors_of(scenario)[0];
+  tensor.id = kTensorId;
+  const Plan plan = codec.plan(tensor, rig_case.workers);
+  Piece piece{tensor, 0, std::min(rig_case.count, plan.count_max), 0, rig_case.workers};
+  auto world = carrier.make_world(world_options(scenario, {}));
+  RigOutcome outcome;
+  if (!world) {
+    outcome.complaint = world.error().message;
+    return outcome;
+  }
+  std::vector<std::unique_ptr<Bench>> benches;
+  for (piece.rank = 0; piece.rank < rig_case.workers; ++piece.rank) {
+    benches.push_back(
+        std::make_unique<Bench>(codec, rig_case, piece, (*world)->port(piece.rank), tampering));
+  }
+  for (const auto& bench : benches) bench->start();
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const auto& bench : benches) moved = bench->advance() || moved;
+  }
+  for (const auto& bench : benches) bench->finish(outcome);
+  return outcome;
+}
+
+}  // namespace sluice::support

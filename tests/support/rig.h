@@ -1,0 +1,51 @@
+// Drives one exchange on every worker directly, without groups, and watches what groups do not: the
+// memory it promised, and that nothing of the caller's is written before it is done.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "carrier/world.h"
+#include "codec/codec.h"
+#include "tests/support/guarded.h"
+#include "tests/support/scenario.h"
+#include "tests/support/tampering_carrier.h"
+
+namespace sluice::support {
+
+struct RigCase {
+  std::uint32_t count = 257;  // of the only chunk; no more than the codec's count_max is used
+  std::uint32_t workers = 3;
+  DataKind data = DataKind::normal;
+  Missing missing = Missing::none;
+  bool feedback = true;  // the residual starts filled
+  bool in_place = false;
+  GuardedMemory::Borders borders = GuardedMemory::Borders::exact;
+};
+
+std::string describe(const RigCase& rig_case);
+
+struct RigWorker {
+  enum class End : std::uint8_t { none, done, failed };
+  End end = End::none;  // none: waits for others
+  Error error;          // of End::failed
+  std::vector<float> gradient;
+  std::vector<float> residual_before;
+  std::vector<float> mean;
+  std::vector<float> residual;
+};
+
+struct RigOutcome {
+  std::string complaint;  // the first promise that was broken; empty: none
+  std::vector<RigWorker> workers;
+  std::vector<std::vector<std::size_t>> down_sizes;  // of worker 0's answers, by step and round
+  std::size_t host_size = 0;                         // memory of one exchange
+  std::size_t place_size = 0;
+};
+
+RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const RigCase& rig_case,
+                        const Tampering& tampering = {});
+
+}  // namespace sluice::support

@@ -1,0 +1,50 @@
+#include "tests/support/subject.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <ostream>
+
+#include "base/assert.h"
+#include "catalog/carriers.h"
+#include "catalog/codecs.h"
+#include "tests/support/fake_codec.h"
+
+namespace sluice::support {
+
+std::vector<Subject> catalogue() {
+  std::vector<Subject> subjects;
+  for (const Info& codec : kCodecs) {
+    for (const CarrierInfo& carrier : kCarriers) subjects.push_back({codec.name, &carrier});
+  }
+  return subjects;
+}
+
+std::vector<Subject> catalogue_and_fake() {
+  std::vector<Subject> subjects = catalogue();
+  for (const CarrierInfo& carrier : kCarriers) subjects.push_back({kFakeName, &carrier});
+  return subjects;
+}
+
+std::string name_of(const Subject& subject) {
+  std::string name = std::string(subject.codec) + "_" + std::string(subject.carrier->name);
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+}
+
+void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of(subject); }
+
+std::unique_ptr<Codec> make_codec_of(const Subject& subject) {
+  if (subject.codec == kFakeName) return make_fake_codec();
+  auto made = make_codec(subject.codec);
+  SLUICE_ASSERT(made.has_value());
+  return std::move(made->codec);
+}
+
+bool is_full() {
+  const char* const value = std::getenv("SLUICE_CONFORMANCE");
+  return value != nullptr && std::string_view(value) == "full";
+}
+
+}  // namespace sluice::support

@@ -1,0 +1,179 @@
+#include "tests/support/team.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace sluice::support {
+namespace {
+
+GroupOptions group_options(const Scenario& scenario, std::uint32_t rank, std::uint32_t window) {
+  GroupOptions options;
+  options.rank = rank;
+  options.workers = scenario.workers;
+  options.seed = scenario.seed;
+  options.feedback = scenario.feedback;
+  options.chunk_count = scenario.chunk_count;
+  options.window = window;
+  return options;
+}
+
+Counts counts_of(const Stats& stats, const RecordingCarrier& record) {
+  return {stats.rounds, stats.bytes_up,         stats.bytes_down,
+          stats.chunks, stats.contributors_min, record.wire()};
+}
+
+std::string compare_ranks(const Team& team, std::uint64_t step) {
+  for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
+    for (std::uint32_t rank = 1; rank < team.workers(); ++rank) {
+      const auto mean = team.mean(tensor, 0);
+      const auto other = team.mean(tensor, rank);
+      const std::size_t at = first_difference(mean, other);
+      if (at == mean.size()) continue;
+      return fmt::format("ranks disagree: step {}, tensor {}, coordinate {}: {} on 0, {} on {}",
+                         step, tensor, at, mean[at], other[at], rank);
+    }
+  }
+  return "";
+}
+
+std::string check_counts(Team& team, std::uint32_t rank) {
+  const RecordingCarrier& record = team.record(rank);
+  const Stats& stats = team.group(rank).stats();
+  if (!record.complaint().empty()) return record.complaint();
+  if (stats.bytes_up == record.bytes_up() && stats.rounds == record.rounds()) return "";
+  return fmt::format("worker {} counts {} bytes up in {} rounds; sent were {} in {}", rank,
+                     stats.bytes_up, stats.rounds, record.bytes_up(), record.rounds());
+}
+
+}  // namespace
+
+Team::Team(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs, const Way& way,
+           const Tampering& tampering)
+    : inputs_(inputs), way_(way) {
+  const Scenario& scenario = inputs.scenario;
+  const WorldOptions options = world_options(scenario, way);
+  auto world = carrier.make_world(options);
+  SLUICE_ASSERT(world.has_value());
+  world_ = std::move(*world);
+  for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
+    tamperings_.push_back(
+        std::make_unique<TamperingCarrier>(world_->port(rank), scenario.workers, tampering));
+    records_.push_back(std::make_unique<RecordingCarrier>(*tamperings_.back(), scenario.workers));
+    auto group = Group::make(group_options(scenario, rank, options.window), "conformance", codec,
+                             *records_.back(), inputs.tensors);
+    SLUICE_ASSERT(group.has_value());
+    groups_.push_back(std::move(*group));
+  }
+  for (const Tensor& tensor : inputs.tensors) {
+    means_.emplace_back(scenario.workers, std::vector<float>(tensor.count()));
+  }
+}
+
+float Team::unwritten(std::uint32_t rank) { return 1e33f + static_cast<float>(rank) * 1e30f; }
+
+void Team::prepare() {
+  for (std::size_t tensor = 0; tensor < means_.size(); ++tensor) {
+    for (std::uint32_t rank = 0; rank < workers(); ++rank) {
+      std::vector<float>& mean = means_[tensor][rank];
+      if (way_.in_place) {
+        mean = inputs_.gradients[tensor][rank];
+      } else {
+        std::fill(mean.begin(), mean.end(), unwritten(rank));
+      }
+    }
+  }
+}
+
+std::vector<Job> Team::jobs(std::uint32_t rank) {
+  std::vector<Job> all;
+  for (std::size_t tensor = 0; tensor < means_.size(); ++tensor) {
+    std::vector<float>& mean = means_[tensor][rank];
+    const std::span<const float> gradient =
+        way_.in_place ? std::span<const float>(mean) : inputs_.gradients[tensor][rank];
+    all.push_back({static_cast<std::uint32_t>(tensor), gradient, mean});
+  }
+  return all;
+}
+
+Verdict Team::run(std::uint64_t step) {
+  prepare();
+  const ScopedLevel level(way_.level);
+  return run_step(way_.crew, groups_, step, [this](std::uint32_t rank) { return jobs(rank); });
+}
+
+std::vector<Code> Team::run_all(std::uint64_t step) {
+  prepare();
+  const ScopedLevel level(way_.level);
+  std::vector<Code> codes(workers(), Code::pending);
+  for (std::uint32_t rank = 0; rank < workers(); ++rank) {
+    const Status started = groups_[rank]->start(step, jobs(rank));
+    if (!started) codes[rank] = started.error().code;
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::uint32_t rank = 0; rank < workers(); ++rank) {
+      if (codes[rank] != Code::pending) continue;
+      const Stats before = groups_[rank]->stats();
+      const Result<bool> finished = groups_[rank]->advance();
+      const Stats& after = groups_[rank]->stats();
+      if (!finished) codes[rank] = finished.error().code;
+      if (finished && *finished) codes[rank] = Code::ok;
+      moved = moved || codes[rank] != Code::pending || after.rounds != before.rounds ||
+              after.chunks != before.chunks;
+    }
+  }
+  return codes;
+}
+
+Outcome run_scenario(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
+                     const Way& way) {
+  Outcome outcome;
+  Team team(codec, carrier, inputs, way);
+  for (std::uint32_t step = 0; step < inputs.scenario.steps; ++step) {
+    if (const Verdict verdict = team.run(step); !verdict) {
+      outcome.complaint = verdict.error().message;
+      return outcome;
+    }
+    outcome.complaint = compare_ranks(team, step);
+    if (!outcome.complaint.empty()) return outcome;
+    for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
+      const auto mean = team.mean(tensor, 0);
+      outcome.means.insert(outcome.means.end(), mean.begin(), mean.end());
+    }
+  }
+  for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
+    if (outcome.complaint.empty()) outcome.complaint = check_counts(team, rank);
+    outcome.counts.push_back(counts_of(team.group(rank).stats(), team.record(rank)));
+  }
+  for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
+    for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
+      const auto residual = team.group(rank).residual(tensor);
+      outcome.residuals.emplace_back(residual.begin(), residual.end());
+    }
+  }
+  return outcome;
+}
+
+std::uint32_t chunk_count_of(const Codec& codec, const Scenario& scenario, const Tensor& tensor) {
+  const Plan plan = codec.plan(tensor, scenario.workers);
+  const std::uint32_t wanted = std::min(scenario.chunk_count, plan.count_max);
+  return std::max(plan.multiple_of, wanted / plan.multiple_of * plan.multiple_of);
+}
+
+std::size_t first_difference(std::span<const float> a, std::span<const float> b) {
+  SLUICE_ASSERT(a.size() == b.size());
+  if (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) return a.size();
+  std::size_t at = 0;
+  while (std::memcmp(&a[at], &b[at], sizeof(float)) == 0) ++at;
+  return at;
+}
+
+bool same_bytes(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && first_difference(a, b) == a.size();
+}
+
+}  // namespace sluice::support
