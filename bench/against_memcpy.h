@@ -7,11 +7,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <vector>
 
 namespace sluice::bench {
+
+// 16 Mi, or SLUICE_BENCH_COUNT rounded up to whole chunks of 64 Ki: a quick run that only shows
+// that the benchmarks still work.
+inline std::size_t coordinate_count() {
+  constexpr std::size_t kChunk = std::size_t{1} << 16;
+  const char* const wanted = std::getenv("SLUICE_BENCH_COUNT");
+  if (wanted == nullptr) return kChunk << 8;
+  const std::size_t count = std::strtoull(wanted, nullptr, 10);
+  return std::max<std::size_t>(1, (count + kChunk - 1) / kChunk) * kChunk;
+}
 
 inline double seconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();

@@ -48,7 +48,7 @@ struct Header {
 };
 
 // Part of a file, made fit for one line.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShownMax = 40;
   std::string shown = "\"";
   for (const char letter : text.substr(0, kShownMax)) {
@@ -115,7 +115,7 @@ class DictionaryParser {
     for (const ElementType& type : kElementTypes) {
       if (type.descr == *descr_) return Header{type, *std::move(shape_), 0, 0};
     }
-    return refuse_type(quoted(*descr_));
+    return refuse_type(in_quotes(*descr_));
   }
 
  private:
@@ -133,13 +133,13 @@ class DictionaryParser {
     if (key == "descr") return parse_descr();
     if (key == "fortran_order") return parse_fortran_order();
     if (key == "shape") return parse_shape();
-    return malformed(name_, fmt::format("the header has a key {} ({})", quoted(key), kAccepted));
+    return malformed(name_, fmt::format("the header has a key {} ({})", in_quotes(key), kAccepted));
   }
 
   Verdict parse_descr() {
     skip_spaces();
     const bool structured = at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '(');
-    if (structured) return refuse_type(quoted(text_.substr(at_)));
+    if (structured) return refuse_type(in_quotes(text_.substr(at_)));
     SLUICE_TRY_ASSIGN(descr_, parse_string("a quoted type"));
     return Nothing{};
   }
@@ -220,7 +220,7 @@ class DictionaryParser {
   [[nodiscard]] Problem expected(std::string_view wanted) const {
     const std::string_view rest = text_.substr(at_);
     return malformed(name_, fmt::format("header byte {}: expected {}, found {}", at_, wanted,
-                                        rest.empty() ? "the end" : quoted(rest)));
+                                        rest.empty() ? "the end" : in_quotes(rest)));
   }
 
   [[nodiscard]] Problem refuse_type(std::string_view shown) const {
@@ -257,7 +257,7 @@ Checked<Prefix> parse_prefix(std::span<const std::byte> bytes, std::string_view 
   const std::string magic = as_text(bytes.first(std::min(bytes.size(), kMagic.size())));
   if (magic != kMagic) {
     return malformed(name, fmt::format("not a .npy file: starts with {} instead of \"\\x93NUMPY\"",
-                                       quoted(magic)));
+                                       in_quotes(magic)));
   }
   if (bytes.size() < kLengthAt) return malformed(name, "cut off in the version number");
   const auto major = std::to_integer<unsigned>(bytes[kVersionAt]);

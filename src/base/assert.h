@@ -20,7 +20,7 @@ AssertionHandler set_assertion_handler(AssertionHandler handler);
 
 // For hot loops: checked in debug and sanitizer builds only.
 #ifdef NDEBUG
-#define SLUICE_DASSERT(condition) static_cast<void>(sizeof(static_cast<bool>(condition)))
+#define SLUICE_DASSERT(condition) static_cast<void>(false && static_cast<bool>(condition))
 #else
 #define SLUICE_DASSERT(condition) SLUICE_ASSERT(condition)
 #endif

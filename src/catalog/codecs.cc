@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bitset>
 #include <charconv>
 #include <cmath>
@@ -14,13 +15,17 @@ constexpr std::size_t kSpecSizeMax = 512;
 
 Problem invalid(std::string message) { return Problem{Code::invalid_argument, std::move(message)}; }
 
-// What a person typed, safe to print: at most 64 characters, control characters replaced.
-std::string quoted(std::string_view text) {
-  std::string shown(text.substr(0, 64));
+// What a person typed, safe to print: at most 64 bytes of whole characters, control characters
+// replaced.
+std::string in_quotes(std::string_view text) {
+  std::size_t size = std::min<std::size_t>(text.size(), 64);
+  while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80 && size > 0)
+    --size;
+  std::string shown(text.substr(0, size));
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
   }
-  return "'" + shown + (text.size() > 64 ? "…'" : "'");
+  return "'" + shown + (size < text.size() ? "…'" : "'");
 }
 
 std::string accepted_range(const OptionInfo& option) {
@@ -100,7 +105,7 @@ class OptionParser {
       return set(i, assignment.substr(equals + 1));
     }
     return invalid(fmt::format("codec '{}' has no option {}; accepted: {}", info_.name,
-                               quoted(assignment), accepted_options(info_)));
+                               in_quotes(assignment), accepted_options(info_)));
   }
 
   OptionValues values;
@@ -115,7 +120,7 @@ class OptionParser {
     const std::optional<double> value = parse_value(option, text);
     if (!value) {
       return invalid(fmt::format("codec '{}': {}={} is not accepted; accepted: {}", info_.name,
-                                 option.key, quoted(text), accepted_range(option)));
+                                 option.key, in_quotes(text), accepted_range(option)));
     }
     values.values[index] = *value;
     return Nothing{};
@@ -152,14 +157,14 @@ Checked<NamedCodec> make_codec(std::string_view spec) {
   const std::string_view name = spec.substr(0, colon);
   const Info* const info = find(name);
   if (info == nullptr) {
-    return invalid(fmt::format("unknown codec {}; accepted: {}", quoted(name), codec_names()));
+    return invalid(fmt::format("unknown codec {}; accepted: {}", in_quotes(name), codec_names()));
   }
   OptionParser parser(*info);
-  std::string_view rest = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
-  while (!rest.empty()) {
-    const std::size_t comma = rest.find(',');
-    SLUICE_TRY(parser.parse(rest.substr(0, comma)));
-    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+  // A border promises an assignment after it, so "fixed:" and a last comma are refused.
+  for (std::size_t at = colon; at != std::string_view::npos;) {
+    const std::size_t comma = spec.find(',', at + 1);
+    SLUICE_TRY(parser.parse(spec.substr(at + 1, comma - at - 1)));
+    at = comma;
   }
   SLUICE_TRY_ASSIGN(auto codec, info->make(parser.values));
   return NamedCodec{info, canonical(*info, parser.values), std::move(codec)};

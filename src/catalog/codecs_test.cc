@@ -47,11 +47,11 @@ TEST(Codecs, IdsAndNamesAreUniqueAndRowsComplete) {
 TEST(Codecs, IdsOnTheWireNeverChange) {
   const std::vector<std::pair<std::string, int>> wire{
       {"f32", 1}, {"bf16", 2}, {"fp16", 3}, {"fixed", 4}};
-  for (const auto& [name, id] : wire) {
-    const auto row = std::find_if(kCodecs.begin(), kCodecs.end(),
-                                  [&name](const Info& info) { return info.name == name; });
-    ASSERT_NE(row, kCodecs.end()) << name;
-    EXPECT_EQ(row->id, id) << name;
+  for (const auto& row : wire) {
+    const auto found = std::find_if(kCodecs.begin(), kCodecs.end(),
+                                    [&row](const Info& info) { return info.name == row.first; });
+    ASSERT_NE(found, kCodecs.end()) << row.first;
+    EXPECT_EQ(found->id, row.second) << row.first;
   }
 }
 
@@ -141,8 +141,9 @@ TEST(Codecs, WhatWasTypedIsPrintedSafely) {
   ASSERT_FALSE(made.has_value());
   EXPECT_NE(made.error().message.find("'bad??[31m?'"), std::string::npos) << made.error().message;
   const auto cut = make_codec(std::string(300, 'y'));
-  EXPECT_NE(cut.error().message.find(std::string(64, 'y') + "…"), std::string::npos);
-  EXPECT_EQ(cut.error().message.find(std::string(65, 'y')), std::string::npos);
+  const std::string message = cut.error().message.substr(0, cut.error().message.find(';'));
+  EXPECT_EQ(std::count(message.begin(), message.end(), 'y'), 64) << message;
+  EXPECT_NE(message.find("y…'"), std::string::npos) << message;
 }
 
 TEST(Codecs, CanonicalSpecsNameOnlyWhatDiffersFromTheDefault) {

@@ -24,7 +24,10 @@ struct Traits {
   bool quorum = false;       // right with any set of contributors per part
   bool elementwise = false;  // a coordinate's mean depends on that coordinate alone
   Contraction contraction = Contraction::never;
-  double omega = 0;            // E‖C(x) − x‖² ≤ ω‖x‖², 0 if no such bound is known
+  double omega = 0;  // E‖C(x) − x‖² ≤ ω‖x‖², 0 if no such bound is known
+  // |mean − true mean| is at most this times the largest |input| of the chunk on any worker, for
+  // inputs in the format's normal range; 0: nothing is promised coordinate by coordinate.
+  double error_max = 0;
   std::size_t model_size = 0;  // bytes of per-model state
   std::uint32_t tally_count = 0;
 };

@@ -42,6 +42,10 @@ Result<bool> Flight::advance(Carrier& carrier, Stats& stats) {
       return answers.error();
     }
     moved = true;
+    if (answers->size() != posted_.size()) {
+      exchange_ = nullptr;
+      return Error{Code::malformed, 0, "an answer per round expected"};
+    }
     for (const Answer& answer : *answers) {
       stats.bytes_down += answer.down.size();
       for (const Part& part : answer.parts) {

@@ -39,7 +39,7 @@ Verdict check_options(const GroupOptions& options) {
 Verdict check_tensors(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     const std::uint64_t most = std::uint64_t{1} << 40;
-    if (tensor.rows > most || tensor.cols > most || tensor.count() > most) {
+    if (tensor.rows > most || (tensor.rows != 0 && tensor.cols > most / tensor.rows)) {
       return invalid(fmt::format("tensor {:x} of {} x {} coordinates; accepted: at most 2^40",
                                  tensor.id, tensor.rows, tensor.cols));
     }
@@ -72,7 +72,12 @@ Group::Group(Token, const GroupOptions& options, std::string_view spec, const Co
   for (const Tensor& tensor : tensors_) {
     states_.emplace_back(codec.plan(tensor, options.workers).state_size);
   }
+  in_step_.resize(tensors_.size());
   reserve_flights();
+}
+
+Group::~Group() {
+  if (running_) carrier_.abandon();
 }
 
 // Chunks follow the tensor and the codec's plan, never threads or buckets.
@@ -101,11 +106,17 @@ void Group::reserve_flights() {
 Status Group::start(std::uint64_t step, std::span<const Job> jobs) {
   if (dead_) return Error{Code::unavailable, 0, "group: dead after an error"};
   if (running_) return Error{Code::invalid_argument, 0, "group: a step is in flight"};
+  std::fill(in_step_.begin(), in_step_.end(), false);
   for (const Job& job : jobs) {
     if (job.tensor >= tensors_.size() || job.gradient.size() != tensors_[job.tensor].count() ||
         job.mean.size() != job.gradient.size()) {
       return Error{Code::invalid_argument, 0, "group: a job does not fit its tensor"};
     }
+    // Two chunks of one tensor's residual in flight at once would overwrite each other.
+    if (in_step_[job.tensor]) {
+      return Error{Code::invalid_argument, 0, "group: a tensor is twice in the step"};
+    }
+    in_step_[job.tensor] = true;
   }
   jobs_.assign(jobs.begin(), jobs.end());
   step_ = step;
@@ -198,10 +209,12 @@ Status Group::finish() {
 
 Error Group::fail(const Error& error, const Ticket& ticket) {
   dead_ = true;
+  running_ = false;
   const std::string cause = carrier_.explain(ticket);
   explanation_ = fmt::format("step {}, exchange {}, worker {} of {}: {} ({}){}{}", step_,
                              ticket.sequence, options_.rank, options_.workers, error.what,
                              name_of(error.code), cause.empty() ? "" : ": ", cause);
+  carrier_.abandon();
   return error;
 }
 

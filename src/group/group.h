@@ -47,6 +47,9 @@ class Group {
  public:
   Group(Token, const GroupOptions& options, std::string_view spec, const Codec& codec,
         Carrier& carrier, std::span<const Tensor> tensors);
+  ~Group();  // Abandons what is in flight.
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
   // All memory is taken here. `spec` names codec and options in digests and saved state; codec and
   // carrier outlive the group.
@@ -99,6 +102,7 @@ class Group {
 
   // The step in flight. Chunks are numbered by sequence, over all steps, alike on every rank.
   std::vector<Job> jobs_;
+  std::vector<bool> in_step_;  // by tensor
   std::uint64_t step_ = 0;
   std::size_t job_next_ = 0;
   std::uint64_t offset_next_ = 0;

@@ -98,13 +98,17 @@ struct Expected {
   std::span<const std::vector<std::byte>> states;
 };
 
-Verdict read_header(Reader& in, const Expected& expected) {
+Verdict read_format(Reader& in) {
   if (as_text(in.bytes(kMagic.size())) != kMagic) {
     return malformed(fmt::format("does not start with {}", kMagic));
   }
   if (const auto version = in.value<std::uint32_t>(); version != kVersion) {
     return malformed(fmt::format("version {}; accepted: {}", version, kVersion));
   }
+  return Nothing{};
+}
+
+Verdict read_owner(Reader& in, const Expected& expected) {
   const auto rank = in.value<std::uint32_t>();
   const auto workers = in.value<std::uint32_t>();
   if (rank != expected.rank || workers != expected.workers) {
@@ -153,10 +157,11 @@ Checked<Saved> parse(std::span<const std::byte> bytes, const Expected& expected)
   if (bytes.size() < sizeof(std::uint64_t)) return malformed("cut off");
   const auto body = bytes.first(bytes.size() - sizeof(std::uint64_t));
   Reader in(body);
-  SLUICE_TRY(read_header(in, expected));
+  SLUICE_TRY(read_format(in));
   if (load_le<std::uint64_t>(bytes, body.size()) != checksum(body)) {
     return malformed("checksum does not match: damaged or cut off");
   }
+  SLUICE_TRY(read_owner(in, expected));
   Saved saved;
   saved.model = in.bytes(in.value<std::uint64_t>());
   if (saved.model.size() != expected.model_size) {

@@ -34,6 +34,10 @@ class Carrier {
   // Blocks until take() may have something, or the time is over (Code::timeout). May wake early.
   virtual Status wait(std::chrono::nanoseconds timeout) = 0;
 
+  // Takes back all that is posted and not taken: once this returns, nothing this worker named in a
+  // round is touched any more, and exchanges that needed it do not complete. The end is dead then.
+  virtual void abandon() = 0;
+
   // For the log line of a failure: who is missing or who disagrees about what. May allocate.
   virtual std::string explain(const Ticket& ticket) = 0;
 };

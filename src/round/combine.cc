@@ -129,7 +129,10 @@ bool ranks_ascend(std::span<const Contribution> contributions) {
 }  // namespace
 
 std::size_t scratch_size(const Reduction& what) {
-  if (what.op == Op::lane_sum) return std::size_t{tile_lanes(what)} * sizeof(std::uint32_t) * 2;
+  if (what.op == Op::lane_sum) {
+    // Leaves of a tree combine with down=full, whose tiles may be the larger ones.
+    return std::size_t{std::max(kLaneTile, tile_lanes(what))} * sizeof(std::uint32_t) * 2;
+  }
   const std::size_t cursors = kWorkersMax * sizeof(std::span<const std::byte>);
   if (is_float_sum(what.op)) return kFloatTile * sizeof(float) + cursors;
   return is_list(what.op) ? cursors : 0;

@@ -35,9 +35,10 @@ Result<std::size_t> root_lanes(const Reduction& what, std::uint32_t workers,
     for (const Bytes partial : partials) {
       lanes::unpack(partial.subspan(std::size_t{at} / 8 * bits), bits, more);
       for (std::uint32_t i = 0; i < lanes; ++i) sums[i] += more[i];
-    }
-    if (*std::max_element(sums.begin(), sums.end()) > top) {
-      return malformed("partial: a sum beyond what the contributors can reach");
+      // After each partial: a lane has at most 28 bits, so the sum cannot have wrapped by then.
+      if (*std::max_element(sums.begin(), sums.end()) > top) {
+        return malformed("partial: a sum beyond what the contributors can reach");
+      }
     }
     used += write_sums(what, workers, contributors, std::span<const std::uint32_t>(sums),
                        down.subspan(used));
@@ -55,18 +56,30 @@ Result<Message> front_message(Bytes list, std::size_t size_max) {
   return Message{load_le<std::uint32_t>(list), list.subspan(kMessageHeader, size)};
 }
 
+// What one worker may send for `count` lanes.
+std::size_t up_bytes(const Reduction& what, std::uint32_t count) {
+  return what.op == Op::gather ? what.count : bytes_for_bits(std::uint64_t{count} * what.bits);
+}
+
+struct Expected {
+  std::uint32_t workers;
+  std::uint32_t contributors;
+  std::size_t size_max;  // of one message
+};
+
 // Calls each(message) for all messages of all lists, ranks ascending.
 template <class Each>
-Status each_in_rank_order(std::span<const Bytes> partials, std::uint32_t workers,
-                          std::size_t size_max, std::span<Bytes> cursors, Each each) {
+Status each_in_rank_order(std::span<const Bytes> partials, const Expected& expected,
+                          std::span<Bytes> cursors, Each each) {
   std::copy(partials.begin(), partials.end(), cursors.begin());
   std::int64_t last = -1;
+  std::uint32_t seen = 0;
   while (true) {
     Bytes* lowest = nullptr;
-    Message next{workers, {}};
+    Message next{expected.workers, {}};
     for (Bytes& rest : cursors) {
       if (rest.empty()) continue;
-      SLUICE_TRY_ASSIGN(const Message message, front_message(rest, size_max));
+      SLUICE_TRY_ASSIGN(const Message message, front_message(rest, expected.size_max));
       if (message.rank >= next.rank) continue;
       lowest = &rest;
       next = message;
@@ -74,35 +87,36 @@ Status each_in_rank_order(std::span<const Bytes> partials, std::uint32_t workers
     if (lowest == nullptr) {
       const bool empty = std::all_of(cursors.begin(), cursors.end(),
                                      [](const Bytes& rest) { return rest.empty(); });
-      return empty ? ok() : Status(malformed("partial: rank beyond the workers"));
+      if (!empty) return malformed("partial: rank beyond the workers");
+      if (seen != expected.contributors) return malformed("partial: fewer or more than stated");
+      return ok();
     }
     if (std::int64_t{next.rank} <= last) return malformed("partial: ranks repeat or descend");
     last = next.rank;
+    ++seen;
     SLUICE_TRY(each(next));
     *lowest = lowest->subspan(kMessageHeader + next.bytes.size());
   }
 }
 
-Result<std::size_t> root_gather(const Reduction& what, std::uint32_t workers,
-                                std::span<const Bytes> partials, std::span<std::byte> scratch,
-                                std::span<std::byte> down) {
+Result<std::size_t> root_gather(const Expected& expected, std::span<const Bytes> partials,
+                                std::span<std::byte> scratch, std::span<std::byte> down) {
   const auto cursors = scratch_as<Bytes>(scratch, partials.size());
   std::size_t used = 0;
-  SLUICE_TRY(each_in_rank_order(
-      partials, workers, what.count, cursors, [&](const Message& message) -> Status {
-        store_le(down, used, message.rank);
-        store_le(down, used + 4, static_cast<std::uint32_t>(message.bytes.size()));
-        std::copy(message.bytes.begin(), message.bytes.end(),
-                  down.begin() + static_cast<std::ptrdiff_t>(used + kMessageHeader));
-        used += kMessageHeader + message.bytes.size();
-        return ok();
-      }));
+  SLUICE_TRY(each_in_rank_order(partials, expected, cursors, [&](const Message& message) -> Status {
+    store_le(down, used, message.rank);
+    store_le(down, used + 4, static_cast<std::uint32_t>(message.bytes.size()));
+    std::copy(message.bytes.begin(), message.bytes.end(),
+              down.begin() + static_cast<std::ptrdiff_t>(used + kMessageHeader));
+    used += kMessageHeader + message.bytes.size();
+    return ok();
+  }));
   return used;
 }
 
-Result<std::size_t> root_floats(const Reduction& what, std::uint32_t workers, std::uint32_t count,
-                                std::span<const Bytes> partials, std::span<std::byte> scratch,
-                                std::span<std::byte> down) {
+Result<std::size_t> root_floats(const Reduction& what, const Expected& expected,
+                                std::uint32_t count, std::span<const Bytes> partials,
+                                std::span<std::byte> scratch, std::span<std::byte> down) {
   const floats::Format format = float_format(what.op);
   const std::size_t element = floats::size_of(format);
   const auto sums = scratch_as<float>(scratch, kFloatTile);
@@ -111,15 +125,14 @@ Result<std::size_t> root_floats(const Reduction& what, std::uint32_t workers, st
   for (std::uint32_t at = 0; at < count; at += kFloatTile) {
     const std::uint32_t lanes = std::min(kFloatTile, count - at);
     bool head = true;
-    SLUICE_TRY(each_in_rank_order(
-        partials, workers, element * count, cursors, [&](const Message& message) -> Status {
+    SLUICE_TRY(
+        each_in_rank_order(partials, expected, cursors, [&](const Message& message) -> Status {
           if (message.bytes.size() != element * count) return malformed("partial: wrong size");
           floats::accumulate(format, message.bytes.subspan(element * at, element * lanes), head,
                              sums.first(lanes));
           head = false;
           return ok();
         }));
-    if (head) return malformed("partial: nobody contributed");
     floats::encode(format, sums.first(lanes), 1.0f, down.subspan(element * at, element * lanes));
   }
   return element * count;
@@ -133,8 +146,9 @@ Result<std::size_t> combine_root(const Reduction& what, std::uint32_t workers,
                                  std::span<std::byte> scratch, std::span<std::byte> down) {
   SLUICE_ASSERT(!partials.empty() && partials.size() <= kWorkersMax);
   SLUICE_ASSERT(scratch.size() >= scratch_size(what));
-  if (is_float_sum(what.op)) return root_floats(what, workers, count, partials, scratch, down);
-  if (what.op == Op::gather) return root_gather(what, workers, partials, scratch, down);
+  const Expected expected{workers, contributors, up_bytes(what, count)};
+  if (is_float_sum(what.op)) return root_floats(what, expected, count, partials, scratch, down);
+  if (what.op == Op::gather) return root_gather(expected, partials, scratch, down);
   if (what.op == Op::block_sum) {
     for (const Bytes partial : partials) SLUICE_TRY(check_up(what, partial));
     const auto cursors = scratch_as<Bytes>(scratch, partials.size());
@@ -151,6 +165,9 @@ Result<std::size_t> combine_root(const Reduction& what, std::uint32_t workers,
   }
   const auto into = down.first(partials.front().size());
   std::copy(partials.front().begin(), partials.front().end(), into.begin());
+  // The first one folded into itself is a no-op for max and clears the unused bits of the last
+  // byte.
+  if (what.op == Op::max) integers::maximum(partials.front(), what.bits, count, into);
   for (const Bytes partial : partials.subspan(1)) {
     if (what.op == Op::max) {
       integers::maximum(partial, what.bits, count, into);

@@ -21,7 +21,9 @@ struct Message {
 class MessageReader {
  public:
   MessageReader(const Reduction& what, const Answer& answer)
-      : size_max_(what.count), rest_(answer.down), from_(answer.parts.front().from) {}
+      : size_max_(what.count),
+        rest_(answer.down),
+        from_(answer.parts.empty() ? Workers{} : answer.parts.front().from) {}
   // The next message, nothing at the end.
   Result<std::optional<Message>> next();
 

@@ -5,7 +5,8 @@ namespace {
 
 Error malformed(const char* what) { return Error{Code::malformed, 0, what}; }
 
-Status check_parts(const Reduction& what, std::span<const Part> parts, std::uint32_t workers) {
+Status check_parts(const Round& round, std::span<const Part> parts, std::uint32_t workers) {
+  const Reduction& what = round.what;
   const std::uint32_t grain = grain_of(what);
   std::uint32_t at = 0;
   for (const Part& part : parts) {
@@ -15,6 +16,9 @@ Status check_parts(const Reduction& what, std::span<const Part> parts, std::uint
     if (part.first % grain != 0) return malformed("answer: a part splits a grain");
     if (!part.from.fits(workers)) return malformed("answer: contributors beyond the workers");
     if (part.from.count() == 0) return malformed("answer: a part without contributors");
+    if (!round.only.unrestricted() && !(part.from == round.only)) {
+      return malformed("answer: not exactly the contributors that the round named");
+    }
     at += part.count;
   }
   return at == what.count ? ok() : malformed("answer: parts do not cover all lanes");
@@ -32,7 +36,7 @@ Status check_answer(const Round& round, const Answer& answer, std::uint32_t work
                                      : answer.down.size() > size_max) {
     return malformed("answer: wrong size");
   }
-  return check_parts(round.what, answer.parts, workers);
+  return check_parts(round, answer.parts, workers);
 }
 
 }  // namespace sluice

@@ -39,7 +39,8 @@ struct Place {
 };
 
 // What a codec relies on before it reads an answer, which comes from outside: the size is possible
-// and the parts cover all lanes in order, on grains, with sets of ranks below n, none empty.
+// and the parts cover all lanes in order, on grains, with sets of ranks below n, none empty, and
+// exactly `only` where the round named one.
 Status check_answer(const Round& round, const Answer& answer, std::uint32_t workers);
 
 }  // namespace sluice

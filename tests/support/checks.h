@@ -31,7 +31,7 @@ Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const Outcome&
 // as exactly as the codec's traits promise, and workers that were not keep their gradients.
 Holds counts_only_the_present(const Codec& codec, const Inputs& inputs, const Outcome& outcome);
 
-// Of an exchange with feedback by a codec that is a contraction on every input: what the workers
+// Of an exchange with feedback by a codec that promises error_max: what the workers
 // brought is in the mean, once, or still in their residuals. Looks at coordinates that are finite
 // on all workers.
 Holds books_what_it_sends(const RigCase& rig_case, const RigOutcome& outcome);

@@ -18,6 +18,7 @@ class RecordingCarrier final : public Carrier {
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
   Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
+  void abandon() override { inner_.abandon(); }
   std::string explain(const Ticket& ticket) override { return inner_.explain(ticket); }
 
   // The first promise that was broken; empty: none.

@@ -57,6 +57,7 @@ class TamperingCarrier final : public Carrier {
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
   Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
+  void abandon() override { inner_.abandon(); }
   std::string explain(const Ticket& ticket) override { return inner_.explain(ticket); }
 
  private:

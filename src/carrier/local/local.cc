@@ -68,6 +68,7 @@ class Port final : public Carrier {
     if (bell.wait(timeout)) return ok();
     return Error{Code::timeout, 0, "no answer in time"};
   }
+  void abandon() override;
   std::string explain(const Ticket& ticket) override;
 
   Bell bell;
@@ -87,6 +88,7 @@ class Port final : public Carrier {
   LocalWorld& world_;
   std::uint32_t rank_;
   std::vector<Visit> visits_;
+  bool abandoned_ = false;
 };
 
 class LocalWorld final : public World {
@@ -127,6 +129,7 @@ Status Port::post(const Ticket& ticket, const Place& place, std::span<const Roun
   if (step.empty() || step.size() > kStepRoundsMax) {
     return Error{Code::invalid_argument, 0, "local: a step has 1 to 32 rounds"};
   }
+  if (abandoned_) return Error{Code::unavailable, 0, "local: this end was abandoned"};
   Visit& mine = visit(ticket);
   if (mine.open) return Error{Code::exhausted, 0, "local: more exchanges in flight than slots"};
   mine.step = mine.sequence == ticket.sequence ? mine.step + 1 : 0;
@@ -156,6 +159,15 @@ Result<std::span<const Answer>> Port::take(const Ticket& ticket) {
     mine.answers.push_back({into, meeting.parts(i)});
   }
   return std::span<const Answer>(mine.answers);
+}
+
+void Port::abandon() {
+  abandoned_ = true;
+  for (Visit& mine : visits_) {
+    if (!mine.open) continue;
+    world_.slot(mine.sequence).of(mine.generation).withdraw(rank_, mine.generation);
+    mine.open = false;
+  }
 }
 
 std::string Port::explain(const Ticket& ticket) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <random>
@@ -174,8 +175,8 @@ TEST(LocalWorld, ExchangesInFlightMayBePostedAndTakenInDifferentOrders) {
 TEST(LocalWorld, AnAnswerStaysWhileOthersAreAStepAhead) {
   const auto world = world_of(2);
   const Ticket ticket{3, 1};
-  std::vector<Seat> first{sum_seat(2, 8, 10), sum_seat(2, 8, 20)};
-  std::vector<Seat> second{sum_seat(2, 8, 100), sum_seat(2, 8, 200)};
+  std::array first{sum_seat(2, 8, 10), sum_seat(2, 8, 20)};
+  std::array second{sum_seat(2, 8, 100), sum_seat(2, 8, 200)};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(world->port(rank).post(ticket, {}, first[rank].rounds).has_value());
   }
@@ -203,7 +204,7 @@ TEST(LocalWorld, StepsOfAnExchangeAreCountedForWhoeverLosesContributions) {
   const auto world = world_of(options);
   for (const std::uint64_t sequence : {0u, 1u, 8u}) {
     for (std::uint32_t step = 0; step < 2; ++step) {
-      std::vector<Seat> seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
+      std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
       seen.clear();
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
         ASSERT_TRUE(world->port(rank).post({sequence, 0}, {}, seats[rank].rounds).has_value());
@@ -221,7 +222,7 @@ TEST(LocalWorld, StepsOfAnExchangeAreCountedForWhoeverLosesContributions) {
 
 TEST(LocalWorld, MismatchesAreToldToEveryRank) {
   const auto world = world_of(3);
-  std::vector<Seat> seats{sum_seat(3, 8, 1), sum_seat(3, 8, 1), sum_seat(3, 16, 1)};
+  std::array seats{sum_seat(3, 8, 1), sum_seat(3, 8, 1), sum_seat(3, 16, 1)};
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     ASSERT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());
   }
@@ -235,7 +236,7 @@ TEST(LocalWorld, MismatchesAreToldToEveryRank) {
 
 TEST(LocalWorld, DifferentTicketsAreToldToEveryRank) {
   const auto world = world_of(2);
-  std::vector<Seat> seats{sum_seat(2, 8, 1), sum_seat(2, 8, 1)};
+  std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 1)};
   ASSERT_TRUE(world->port(0).post({0, 5}, {}, seats[0].rounds).has_value());
   ASSERT_TRUE(world->port(1).post({0, 6}, {}, seats[1].rounds).has_value());
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -248,7 +249,7 @@ TEST(LocalWorld, DifferentTicketsAreToldToEveryRank) {
 
 TEST(LocalWorld, AMissingWorkerMakesTheOthersTimeOutAndIsNamed) {
   const auto world = world_of(4);
-  std::vector<Seat> seats{sum_seat(4, 8, 1), sum_seat(4, 8, 2)};
+  std::array seats{sum_seat(4, 8, 1), sum_seat(4, 8, 2)};
   ASSERT_TRUE(world->port(0).post({0, 5}, {}, seats[0].rounds).has_value());
   ASSERT_TRUE(world->port(2).post({0, 5}, {}, seats[1].rounds).has_value());
   const Status waited = world->port(0).wait(milliseconds(1));
@@ -260,7 +261,7 @@ TEST(LocalWorld, AMissingWorkerMakesTheOthersTimeOutAndIsNamed) {
 
 TEST(LocalWorld, ClosingWakesWhoeverWaits) {
   const auto world = world_of(2);
-  std::vector<Seat> seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
+  std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
   ASSERT_TRUE(world->port(0).post({0, 5}, {}, seats[0].rounds).has_value());
   std::thread other([&] { EXPECT_TRUE(world->port(1).post({0, 5}, {}, seats[1].rounds)); });
   EXPECT_TRUE(world->port(0).wait(kLong).has_value());
@@ -274,7 +275,7 @@ TEST(LocalWorld, LostContributionsComeAsParts) {
   options.workers = 3;
   options.lost = [](const Arrival& arrival) { return arrival.rank == 2 && arrival.grain >= 1; };
   const auto world = world_of(options);
-  std::vector<Seat> seats{sum_seat(3, 20, 0), sum_seat(3, 20, 100), sum_seat(3, 20, 10000)};
+  std::array seats{sum_seat(3, 20, 0), sum_seat(3, 20, 100), sum_seat(3, 20, 10000)};
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     ASSERT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());
   }
@@ -296,7 +297,7 @@ TEST(LocalWorld, WhenNobodyIsCountedEveryRankIsTold) {
   options.workers = 2;
   options.lost = [](const Arrival&) { return true; };
   const auto world = world_of(options);
-  std::vector<Seat> seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
+  std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());
   }
@@ -319,7 +320,7 @@ TEST(LocalPort, PostingTwiceOrBeyondTheSlotsIsExhausted) {
 
 TEST(LocalPort, ARefusedPostLeavesTheOpenExchangeAlone) {
   const auto world = world_of(2, 1);
-  std::vector<Seat> seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
+  std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
   ASSERT_TRUE(world->port(0).post({0, 5}, {}, seats[0].rounds).has_value());
   EXPECT_FALSE(world->port(0).post({2, 5}, {}, seats[0].rounds).has_value());
   ASSERT_TRUE(world->port(1).post({0, 5}, {}, seats[1].rounds).has_value());
@@ -362,6 +363,50 @@ TEST(LocalPort, TakingWhatWasNotPostedIsRefused) {
   EXPECT_EQ(world->port(0).take({2, 5}).error().code, Code::invalid_argument);
   ASSERT_TRUE(world->port(0).take({0, 5}).has_value());
   EXPECT_EQ(world->port(0).take({0, 5}).error().code, Code::invalid_argument) << "taken already";
+}
+
+TEST(LocalPort, AnAbandonedEndIsDeadAndTheOthersWaitForIt) {
+  const auto world = world_of(2);
+  std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
+  ASSERT_TRUE(world->port(0).post({0, 5}, {}, seats[0].rounds).has_value());
+  world->port(0).abandon();
+  EXPECT_EQ(world->port(0).take({0, 5}).error().code, Code::invalid_argument);
+  EXPECT_EQ(world->port(0).post({0, 5}, {}, seats[0].rounds).error().code, Code::unavailable);
+  EXPECT_EQ(world->port(0).post({1, 5}, {}, seats[0].rounds).error().code, Code::unavailable);
+  ASSERT_TRUE(world->port(1).post({0, 5}, {}, seats[1].rounds).has_value());
+  EXPECT_EQ(world->port(1).take({0, 5}).error().code, Code::pending);
+  EXPECT_EQ(world->port(1).explain({0, 5}), "waiting for 1 of 2 workers: 0");
+}
+
+TEST(LocalPort, WhatWasCountedBeforeItsWorkerLeftIsAnswered) {
+  const auto world = world_of(2);
+  std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());
+  }
+  world->port(0).abandon();
+  world->port(0).abandon();
+  const auto answers = world->port(1).take({0, 5});
+  ASSERT_TRUE(answers.has_value());
+  EXPECT_EQ(lane((*answers)[0], 0), 3u);
+}
+
+// The sanitizers watch: a seat is gone as soon as abandon() has returned.
+TEST(LocalPort, MemoryMayGoOnceAbandonedWhileOthersPost) {
+  for (int trial = 0; trial < 200; ++trial) {
+    const auto world = world_of(3);
+    std::atomic<int> ready{0};
+    on_threads(3, [&](std::uint32_t rank) {
+      auto seat = std::make_unique<Seat>(sum_seat(3, 2048, rank));
+      ++ready;
+      while (ready < 3) std::this_thread::yield();
+      EXPECT_TRUE(world->port(rank).post({0, 5}, {}, seat->rounds).has_value());
+      const auto answers = world->port(rank).take({0, 5});
+      EXPECT_TRUE(answers ? lane((*answers)[0], 0) == 3 : answers.error().code == Code::pending);
+      world->port(rank).abandon();
+      seat.reset();
+    });
+  }
 }
 
 // ---- Trees and orders of arrival.

@@ -3,16 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/assert.h"
 
 namespace sluice::local {
 namespace {
 
-std::string describe(const Reduction& what) {
-  return fmt::format("{}{{{}}} of {} lanes, grain {}, down {}+{}, digest {:016x}", name_of(what.op),
-                     what.bits, what.count, what.grain, name_of(what.down), what.extra,
-                     digest_of(what));
+constexpr std::uint32_t kRanksShown = 16;
+
+// "3, 5, …": the first ranks of those that `is_member` names, and how many there are.
+template <class IsMember>
+std::pair<std::string, std::uint32_t> list_ranks(std::uint32_t workers, IsMember is_member) {
+  std::string ranks;
+  std::uint32_t count = 0;
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    if (!is_member(rank)) continue;
+    if (++count <= kRanksShown) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  if (count > kRanksShown) ranks += ", …";
+  return {ranks, count};
+}
+
+std::string describe(const Round& round, std::uint32_t workers) {
+  const Reduction& what = round.what;
+  std::string counting = "whoever arrives";
+  if (!round.only.unrestricted()) {
+    const auto [ranks, count] =
+        list_ranks(workers, [&](std::uint32_t rank) { return round.only.has(rank); });
+    counting = fmt::format("{} workers ({})", count, ranks);
+  }
+  return fmt::format("{}{{{}}} of {} lanes, grain {}, down {}+{}, digest {:016x}, counting {}",
+                     name_of(what.op), what.bits, what.count, what.grain, name_of(what.down),
+                     what.extra, digest_of(what), counting);
 }
 
 void grow(AlignedBuffer& buffer, std::size_t size) {
@@ -43,8 +66,25 @@ void Meeting::close(const WorldOptions& options, std::uint32_t step) {
   complaint_.clear();
   const Status status = combine_all(options, step);
   if (!status) error_ = status.error();
-  posted_count_.store(0, std::memory_order_relaxed);
+  // In this order, so that withdraw() never finds an open meeting that forgot its posts. Nobody
+  // posts here again before this worker has posted to the slot's other meeting.
   closed_.store(generation_, std::memory_order_release);
+  posted_count_.store(0, std::memory_order_relaxed);
+}
+
+void Meeting::withdraw(std::uint32_t rank, std::uint64_t generation) {
+  std::uint32_t count = posted_count_.load(std::memory_order_relaxed);
+  while (!is_closed(generation)) {
+    if (count == workers_) {  // somebody combines
+      std::this_thread::yield();
+      count = posted_count_.load(std::memory_order_relaxed);
+      continue;
+    }
+    if (count != 0 && posted_count_.compare_exchange_weak(count, count - 1)) {
+      arrived_[rank].store(generation - 1, std::memory_order_relaxed);
+      return;
+    }
+  }
 }
 
 Status Meeting::combine_all(const WorldOptions& options, std::uint32_t step) {
@@ -79,8 +119,9 @@ Status Meeting::agree() {
     for (std::size_t i = 0; i < first.rounds.size(); ++i) {
       const Round& round = other.rounds[i];
       if (!(round.what == first.rounds[i].what) || !(round.only == first.rounds[i].only)) {
-        complaint_ = fmt::format("round {}: worker 0 asks for {}, worker {} for {}", i,
-                                 describe(first.rounds[i].what), rank, describe(round.what));
+        complaint_ =
+            fmt::format("round {}: worker 0 asks for {}, worker {} for {}", i,
+                        describe(first.rounds[i], workers_), rank, describe(round, workers_));
         return Error{Code::mismatch, 0, "workers disagree on the reduction"};
       }
       SLUICE_TRY(check(round.what, workers_));
@@ -180,15 +221,11 @@ std::span<const std::byte> Meeting::down(std::size_t round) const {
 std::span<const Part> Meeting::parts(std::size_t round) const { return outcomes_[round].parts; }
 
 std::string Meeting::missing(std::uint64_t generation) const {
-  std::string ranks;
-  std::uint32_t count = 0;
-  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
-    if (arrived_[rank].load(std::memory_order_relaxed) >= generation) continue;
-    if (++count <= 16) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
-  }
+  const auto [ranks, count] = list_ranks(workers_, [&](std::uint32_t rank) {
+    return arrived_[rank].load(std::memory_order_relaxed) < generation;
+  });
   if (count == 0) return "nobody is missing";
-  return fmt::format("waiting for {} of {} workers: {}{}", count, workers_, ranks,
-                     count > 16 ? ", …" : "");
+  return fmt::format("waiting for {} of {} workers: {}", count, workers_, ranks);
 }
 
 }  // namespace sluice::local

@@ -29,6 +29,9 @@ class Meeting {
   // Combines all rounds; `step` counts the steps of the exchange. Wakes nobody.
   void close(const WorldOptions& options, std::uint32_t step);
 
+  // Takes a worker's rounds back, or waits for the worker that is combining them right now.
+  void withdraw(std::uint32_t rank, std::uint64_t generation);
+
   [[nodiscard]] bool is_closed(std::uint64_t generation) const {
     return closed_.load(std::memory_order_acquire) >= generation;
   }

@@ -278,6 +278,28 @@ TEST(Meeting, MissingRanksAreCountedAndNamed) {
   EXPECT_EQ(meeting.missing(1), "nobody is missing");
 }
 
+TEST(Meeting, AWorkerThatWithdrawsIsMissingAgainAndHoldsTheMeetingOpen) {
+  Meeting meeting(3);
+  Table table(3);
+  EXPECT_FALSE(meeting.post(0, 1, {}, table.rounds[0]));
+  EXPECT_FALSE(meeting.post(1, 1, {}, table.rounds[1]));
+  meeting.withdraw(0, 1);
+  EXPECT_EQ(meeting.missing(1), "waiting for 2 of 3 workers: 0, 2");
+  EXPECT_FALSE(meeting.post(2, 1, {}, table.rounds[2])) << "two of three are there";
+  EXPECT_FALSE(meeting.is_closed(1));
+}
+
+TEST(Meeting, WithdrawingFromAClosedMeetingChangesNothing) {
+  Meeting meeting(2);
+  Table table(2);
+  table.hold(meeting, 1);
+  meeting.withdraw(1, 1);
+  EXPECT_TRUE(meeting.is_closed(1));
+  EXPECT_EQ(sums_of(meeting), std::vector<std::uint32_t>(24, 3));
+  table.hold(meeting, 3);
+  EXPECT_EQ(sums_of(meeting), std::vector<std::uint32_t>(24, 3)) << "the next one counts afresh";
+}
+
 TEST(Meeting, OfManyMissingRanksTheFirstSixteenAreNamed) {
   Meeting meeting(100);
   Table table(100);

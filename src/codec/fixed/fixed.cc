@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/bytes.h"
 #include "codec/input.h"
@@ -14,6 +15,13 @@ namespace {
 constexpr std::uint32_t kBlockMax = 4096;
 constexpr std::uint32_t kCountMax = 1u << 20;
 constexpr std::uint8_t kNotFinite = blockfloat::kNotFinite;
+constexpr std::uint8_t kLargest = kNotFinite - 1;  // a block with values of 2^127 and more
+
+// From 129 workers on, half a unit of quantisation can round the largest floats up to infinity.
+void keep_finite(std::span<float> mean) {
+  constexpr float kTop = std::numeric_limits<float>::max();
+  for (float& value : mean) value = std::clamp(value, -kTop, kTop);
+}
 
 // Two steps: the blocks' exponents by one max round, then all values. Blocks that are finite on
 // every worker go first in the value buffer, as integers; the others follow as float32, in a round
@@ -44,7 +52,7 @@ class FixedExchange final : public Exchange {
       case At::exponents: return ask_values(answers[0]);
       case At::values: break;
     }
-    decode();
+    decode(answers);
     return done();
   }
 
@@ -109,23 +117,26 @@ class FixedExchange final : public Exchange {
         });
   }
 
-  void decode() {
+  void decode(std::span<const Answer> answers) {
     const std::uint32_t contributors = blocks_ == 0 ? 1 : only_.count();
-    each_value([&](std::uint32_t number, std::uint32_t first, std::uint32_t count,
-                   std::size_t wire) {
-      const std::uint8_t exponent = agreed_[number];
-      const auto sums = std::span<const std::byte>(down_).subspan(wire, std::size_t{4} * count);
-      const auto mean = chunk_.mean.subspan(first, count);
-      if (exponent == kNotFinite) {
-        // Counted or not, the residual stays as it was: Inf and NaN must not enter it.
-        if (!counted_) keep_everything(chunk_, first, count);
-        floats::decode_mean(floats::Format::f32, sums, 1.0f, static_cast<float>(contributors),
-                            mean);
-        return;
-      }
-      keep_rest(exponent, first, count, wire);
-      blockfloat::dequantise(sums, mean_factor(exponent, chunk_.piece.workers, contributors), mean);
-    });
+    const std::size_t border = std::size_t{4} * finite_count_;
+    each_value(
+        [&](std::uint32_t number, std::uint32_t first, std::uint32_t count, std::size_t wire) {
+          const std::uint8_t exponent = agreed_[number];
+          const bool finite = exponent != kNotFinite;
+          const auto sums = finite ? answers[0].down.subspan(wire, std::size_t{4} * count)
+                                   : answers[1].down.subspan(wire - border, std::size_t{4} * count);
+          const auto mean = chunk_.mean.subspan(first, count);
+          keep_rest(exponent, first, count, wire);
+          if (!finite) {
+            floats::decode_mean(floats::Format::f32, sums, 1.0f, static_cast<float>(contributors),
+                                mean);
+          } else {
+            blockfloat::dequantise(sums, mean_factor(exponent, chunk_.piece.workers, contributors),
+                                   mean);
+            if (exponent == kLargest) keep_finite(mean);
+          }
+        });
   }
 
   // Before the mean is written, which may be the gradient's own memory.
@@ -134,9 +145,14 @@ class FixedExchange final : public Exchange {
     if (chunk_.residual.empty()) return;
     if (!counted_) return keep_everything(chunk_, first, count);
     std::array<float, kBlockMax> memory;
-    blockfloat::residual(
-        input_tile(chunk_, first, count, memory), up_.subspan(wire, std::size_t{4} * count),
-        scale_of(exponent, chunk_.piece.workers).down, chunk_.residual.subspan(first, count));
+    const auto input = input_tile(chunk_, first, count, memory);
+    const auto sent = up_.subspan(wire, std::size_t{4} * count);
+    const auto rest = chunk_.residual.subspan(first, count);
+    if (exponent == kNotFinite) {
+      floats::residual(floats::Format::f32, input, sent, 1.0f, rest);
+    } else {
+      blockfloat::residual(input, sent, scale_of(exponent, chunk_.piece.workers).down, rest);
+    }
   }
 
   [[nodiscard]] std::uint32_t size_of_block(std::uint32_t number) const {
@@ -180,8 +196,13 @@ class FixedCodec final : public Codec {
   explicit FixedCodec(std::uint32_t block) : block_(block) {}
 
   [[nodiscard]] Traits traits(std::uint32_t workers) const override {
-    static_cast<void>(workers);
-    return {.homomorphic = true, .quorum = true, .contraction = Contraction::always};
+    // Half a unit of 2^E · n / (2^31 − 1 − n), where 2^E is at most twice the largest input; then
+    // the mean is rounded to float32. A block another worker dominates may round mine to zero.
+    const double unit = workers / (2147483647.0 - workers);
+    return {.homomorphic = true,
+            .quorum = true,
+            .contraction = Contraction::typical,
+            .error_max = unit + 0x1p-24};
   }
   [[nodiscard]] Plan plan(const Tensor& tensor, std::uint32_t workers) const override {
     static_cast<void>(tensor);

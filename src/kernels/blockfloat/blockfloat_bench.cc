@@ -10,7 +10,7 @@
 namespace sluice::blockfloat {
 namespace {
 
-constexpr std::size_t kCount = std::size_t{16} << 20;
+const std::size_t kCount = bench::coordinate_count();
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::uint32_t kBlock = 256;
 constexpr double kScale = 1e6;

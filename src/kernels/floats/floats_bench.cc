@@ -8,7 +8,7 @@
 namespace sluice::floats {
 namespace {
 
-constexpr std::size_t kCount = std::size_t{16} << 20;
+const std::size_t kCount = bench::coordinate_count();
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::byte kWireFill{0x3c};  // an ordinary number in each of the formats
 

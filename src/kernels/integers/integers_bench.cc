@@ -10,7 +10,7 @@
 namespace sluice::integers {
 namespace {
 
-constexpr std::size_t kCount = std::size_t{16} << 20;
+const std::size_t kCount = bench::coordinate_count();
 
 using Reduce = void (*)(std::span<const std::byte>, unsigned, std::size_t, std::span<std::byte>);
 

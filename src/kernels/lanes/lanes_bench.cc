@@ -9,7 +9,7 @@
 namespace sluice::lanes {
 namespace {
 
-constexpr std::size_t kCount = std::size_t{16} << 20;
+const std::size_t kCount = bench::coordinate_count();
 constexpr std::size_t kTileLanes = 4096;
 
 std::vector<std::byte> random_bytes(std::size_t size) {

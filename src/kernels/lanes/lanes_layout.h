@@ -78,7 +78,7 @@ constexpr SqueezeTable squeeze_table(unsigned bits) {
     const std::size_t bit = pair * 2 * bits - 8 * block_offset(block, bits);
     table.shift[pair] = bit % 8;
     Shuffle& into = pair % 2 == 0 ? table.low : table.high;
-    for (std::size_t i = 0; i < 8 && 8 * i < bit % 8 + 2 * bits; ++i) {
+    for (std::size_t i = 0; i < 8 && 8 * i < bit % 8 + std::size_t{2} * bits; ++i) {
       into[block * kBlockBytes + bit / 8 + i] = static_cast<std::uint8_t>(pair % 2 * 8 + i);
     }
     if (bits % 2 == 1 && block % 2 == 0) {

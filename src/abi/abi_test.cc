@@ -1,0 +1,84 @@
+// The C functions, called as a C program would.
+#include <gtest/gtest.h>
+#include <sluice/sluice.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+TEST(Abi, VersionsAreThoseOfTheHeader) {
+  EXPECT_EQ(sluice_abi_version(), static_cast<uint32_t>(SLUICE_ABI_VERSION));
+  EXPECT_NE(std::string(sluice_version()).find('.'), std::string::npos);
+}
+
+TEST(Abi, CatalogueEndsWithNull) {
+  ASSERT_GE(sluice_codec_count(), 4u);
+  EXPECT_STREQ(sluice_codec_name(0), "f32");
+  EXPECT_EQ(sluice_codec_name(sluice_codec_count()), nullptr);
+}
+
+TEST(Abi, EveryCodecAveragesEqualGradientsToThemselves) {
+  const std::vector<float> gradient(1000, 0.75f);
+  const std::vector<const float*> gradients(3, gradient.data());
+  for (size_t i = 0; i < sluice_codec_count(); ++i) {
+    std::vector<float> mean(gradient.size());
+    ASSERT_EQ(sluice_reduce_local(sluice_codec_name(i), 3, gradient.size(), gradients.data(), 1, 2,
+                                  mean.data()),
+              SLUICE_OK)
+        << sluice_last_error();
+    EXPECT_STREQ(sluice_last_error(), "");
+    for (const float value : mean) ASSERT_NEAR(value, 0.75f, 0.02f) << sluice_codec_name(i);
+  }
+}
+
+TEST(Abi, MeanMayBeOneOfTheGradients) {
+  std::vector<float> a{1, 2, 3};
+  const std::vector<float> b{3, 2, 1};
+  const float* const gradients[] = {a.data(), b.data()};
+  ASSERT_EQ(sluice_reduce_local("f32", 2, 3, gradients, 0, 0, a.data()), SLUICE_OK);
+  EXPECT_EQ(a, (std::vector<float>{2, 2, 2}));
+}
+
+TEST(Abi, NothingToAverageIsFine) {
+  const float* const gradients[] = {nullptr, nullptr};
+  EXPECT_EQ(sluice_reduce_local("fixed", 2, 0, gradients, 0, 0, nullptr), SLUICE_OK);
+}
+
+TEST(Abi, BadArgumentsAreNamedAndLeaveTheMeanAlone) {
+  const std::vector<float> a{1, 2, 3};
+  std::vector<float> mean{7, 7, 7};
+  const float* const gradients[] = {a.data(), a.data()};
+  const float* const holes[] = {a.data(), nullptr};
+  const auto refused = [&](const char* codec, uint32_t workers, uint64_t count,
+                           const float* const* from, float* into, const std::string& says) {
+    EXPECT_EQ(sluice_reduce_local(codec, workers, count, from, 0, 0, into),
+              SLUICE_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(sluice_last_error()).find(says), std::string::npos)
+        << sluice_last_error();
+  };
+  refused(nullptr, 2, 3, gradients, mean.data(), "codec is NULL");
+  refused("zip", 2, 3, gradients, mean.data(), "'zip'");
+  refused("fixed:block=7", 2, 3, gradients, mean.data(), "32 to 4096");
+  refused("f32", 0, 3, gradients, mean.data(), "workers is 0");
+  refused("f32", 4097, 3, gradients, mean.data(), "4097");
+  refused("f32", 2, (uint64_t{1} << 40) + 1, gradients, mean.data(), "2^40");
+  refused("f32", 2, 3, nullptr, mean.data(), "NULL");
+  refused("f32", 2, 3, gradients, nullptr, "NULL");
+  refused("f32", 2, 3, holes, mean.data(), "gradients[1]");
+  EXPECT_EQ(mean, (std::vector<float>{7, 7, 7}));
+}
+
+TEST(Abi, LastErrorBelongsToTheThread) {
+  const float value = 1;
+  const float* const gradients[] = {&value};
+  float mean = 0;
+  ASSERT_NE(sluice_reduce_local("zip", 1, 1, gradients, 0, 0, &mean), SLUICE_OK);
+  std::string other = "untouched";
+  std::thread([&] { other = sluice_last_error(); }).join();
+  EXPECT_EQ(other, "");
+  EXPECT_NE(std::string(sluice_last_error()), "");
+}
+
+}  // namespace
