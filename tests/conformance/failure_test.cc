@@ -67,7 +67,7 @@ TEST_P(FailureLosesNothing, OfAnyChunkOfAGroup) {
       const auto residual = team.group(rank).residual(0);
       before.emplace_back(residual.begin(), residual.end());
     }
-    for (const Code code : team.run_all(1)) EXPECT_EQ(code, Code::timeout);
+    for (const Code code : team.run_all(1)) EXPECT_EQ(sluice::name_of(code), "timeout");
     for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
       for (std::size_t from = 0; from < scenario.count; from += chunk) {
         const std::size_t size = std::min<std::size_t>(chunk, scenario.count - from);
@@ -85,7 +85,7 @@ TEST_P(FailureLosesNothing, OfAnyChunkOfAGroup) {
         EXPECT_TRUE(same_bytes(now, then)) << "rank " << rank << ", from " << from;
       }
     }
-    EXPECT_EQ(team.run_all(2), std::vector<Code>(scenario.workers, Code::unavailable));
+    for (const Code code : team.run_all(2)) EXPECT_EQ(sluice::name_of(code), "unavailable");
   }
 }
 
