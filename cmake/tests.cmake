@@ -14,8 +14,12 @@ target_link_libraries(sluice_support PUBLIC sluice sluice_cli sluice_flags GTest
 
 function(sluice_test_binary name)
   add_executable(${name} ${ARGN})
+  # Tests are compiled for quick builds; what they test keeps the flags of its library.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${name} PRIVATE sluice_support PkgConfig::HWY GTest::gtest
                                         GTest::gtest_main)
+  target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <fmt/format.h> <algorithm> <array>
+                            <cmath> <cstring> <functional> <memory> <random> <string> <vector>)
   target_compile_definitions(${name} PRIVATE
     SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   add_test(NAME ${name} COMMAND ${name})

@@ -21,6 +21,7 @@ Verdict run(const Request& request) {
                     make_codecs(request.specs.empty() ? canonical : request.specs));
   SLUICE_TRY_ASSIGN(const auto rows, bench_codecs(codecs, request.options));
   std::vector<Json> json;
+  json.reserve(rows.size());
   for (const BenchRow& row : rows) json.push_back(to_json(row));
   if (request.json != "-") print(to_text(rows));
   return write_json(request.json, as_rows(json));

@@ -136,7 +136,7 @@ class BadInput(CliTest):
         good = npy_bytes([1.0, 2.0, 3.0])
         self.refused_file(b"hello", "NUMPY")
         self.refused_file(b"")
-        self.refused_file(npy_bytes([1.0, 2.0, 3.0], fortran=True), "Fortran")
+        self.refused_file(npy_bytes([1.0, 2.0, 3.0], fortran=True), "fortran_order True")
         self.refused_file(npy_bytes([1, 2, 3], descr="<i4"), "<i4", "float32")
         self.refused_file(good[:-1])
         self.refused_file(good + b"x")
