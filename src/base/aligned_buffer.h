@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <span>
 
-#include "base/bytes.h"
 #include "base/limits.h"
 
 namespace sluice {
@@ -16,12 +14,11 @@ namespace sluice {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Start-up only: may throw bad_alloc.
+  // Start-up only: may throw bad_alloc. An empty buffer has memory too, so that its spans are not
+  // null.
   explicit AlignedBuffer(std::size_t size)
-      : bytes_(static_cast<std::byte*>(
-            std::aligned_alloc(kAlignment, round_up(size + 1, kAlignment)))),
+      : bytes_(static_cast<std::byte*>(::operator new[](size + 1, std::align_val_t{kAlignment}))),
         size_(size) {
-    if (bytes_ == nullptr) throw_bad_alloc();
     std::memset(bytes_.get(), 0, size);
   }
   [[nodiscard]] std::span<std::byte> bytes() { return {bytes_.get(), size_}; }
@@ -30,14 +27,10 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(std::byte* bytes) const { std::free(bytes); }
+    void operator()(std::byte* bytes) const {
+      ::operator delete[](bytes, std::align_val_t{kAlignment});
+    }
   };
-  // Through the standard library, so that no `throw` stands in our sources.
-  [[noreturn]] static void throw_bad_alloc() {
-    std::get_new_handler() == nullptr ? void(0) : std::get_new_handler()();
-    static_cast<void>(::operator new (~std::size_t{0} / 2));
-    std::abort();
-  }
 
   std::unique_ptr<std::byte[], Free> bytes_;
   std::size_t size_ = 0;

@@ -29,8 +29,7 @@ void reduce_all(benchmark::State& state, Level level, Reduce reduce, unsigned bi
 #define SLUICE_BENCH_LEVEL(name, level, ...) \
   BENCHMARK_CAPTURE(reduce_all, level, Level::level, __VA_ARGS__) \
       ->Name(name "/" #level) \
-      ->UseManualTime() \
-      ->MinTime(0.2)
+      ->UseManualTime()
 #define SLUICE_BENCH(name, ...) \
   SLUICE_BENCH_LEVEL(name, avx512, __VA_ARGS__); \
   SLUICE_BENCH_LEVEL(name, avx2, __VA_ARGS__); \

@@ -81,8 +81,7 @@ constexpr auto unpack_all_32 = &unpack_all<std::uint32_t>;
 #define SLUICE_BENCH_LEVEL(name, level, function, ...) \
   BENCHMARK_CAPTURE(function, level, Level::level, __VA_ARGS__) \
       ->Name(name "/" #level) \
-      ->UseManualTime() \
-      ->MinTime(0.2)
+      ->UseManualTime()
 #define SLUICE_BENCH(name, ...) \
   SLUICE_BENCH_LEVEL(name, avx512, __VA_ARGS__); \
   SLUICE_BENCH_LEVEL(name, avx2, __VA_ARGS__); \
