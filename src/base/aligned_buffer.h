@@ -14,10 +14,9 @@ namespace sluice {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Start-up only: may throw bad_alloc. An empty buffer has memory too, so that its spans are not
-  // null.
+  // Start-up only: may throw bad_alloc. Spans of an empty buffer are not null either.
   explicit AlignedBuffer(std::size_t size)
-      : bytes_(static_cast<std::byte*>(::operator new[](size + 1, std::align_val_t{kAlignment}))),
+      : bytes_(static_cast<std::byte*>(::operator new[](size, std::align_val_t{kAlignment}))),
         size_(size) {
     std::memset(bytes_.get(), 0, size);
   }
