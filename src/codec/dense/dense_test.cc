@@ -12,66 +12,21 @@
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
 #include "round/combine.h"
+#include "tests/support/codec_worker.h"
 
 namespace sluice::dense {
 namespace {
 
+using support::Floats;
+using support::Team;
+using support::team_of;
+using support::Worker;
 using Bytes = std::vector<std::byte>;
-using Floats = std::vector<float>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::unique_ptr<Codec> codec_of(const Info& info) { return *info.make(OptionValues{}); }
-
-// One worker's side of one exchange.
-struct Worker {
-  Worker(const Codec& codec, std::uint32_t rank, std::uint32_t n, const Floats& values,
-         const Floats& kept = {})
-      : gradient(values), mean(values.size(), -77.0f), residual(kept) {
-    chunk.piece = {{1, 1, values.size()}, 0, static_cast<std::uint32_t>(values.size()), rank, n};
-    chunk.gradient = gradient;
-    chunk.mean = mean;
-    chunk.residual = residual;
-    Arena measuring;
-    EXPECT_EQ(codec.begin(chunk, measuring), nullptr);
-    host = AlignedBuffer(measuring.host_used());
-    place = AlignedBuffer(measuring.place_used());
-    Arena arena(host.bytes(), place.bytes());
-    exchange = codec.begin(chunk, arena);
-  }
-
-  // The bytes that go up, and the round they belong to.
-  Round ask() {
-    const Result<Step> step = exchange->next({});
-    EXPECT_TRUE(step && step->kind == Step::Kind::ask && step->rounds.size() == 1);
-    return step->rounds[0];
-  }
-  Result<Step> answer(std::span<const std::byte> down, std::span<const Part> parts) {
-    const std::vector<Answer> answers{{down, parts}};
-    return exchange->next(answers);
-  }
-
-  Floats gradient;
-  Floats mean;
-  Floats residual;
-  Chunk chunk;
-  AlignedBuffer host;
-  AlignedBuffer place;
-  Exchange* exchange = nullptr;
-};
-
-using Team = std::vector<std::unique_ptr<Worker>>;
-
-Team team_of(const Codec& codec, const std::vector<Floats>& gradients,
-             const std::vector<Floats>& residuals = {}) {
-  Team team;
-  for (std::uint32_t rank = 0; rank < gradients.size(); ++rank) {
-    team.push_back(std::make_unique<Worker>(codec, rank, gradients.size(), gradients[rank],
-                                            residuals.empty() ? Floats{} : residuals[rank]));
-  }
-  return team;
-}
 
 // Runs the exchange with everybody's contribution counted but that of `missing`.
 void run(Team& team, std::uint32_t missing = ~0u) {

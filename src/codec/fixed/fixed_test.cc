@@ -13,12 +13,16 @@
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
 #include "round/combine.h"
+#include "tests/support/codec_worker.h"
 
 namespace sluice::fixed {
 namespace {
 
+using support::Floats;
+using support::Team;
+using support::team_of;
+using support::Worker;
 using Bytes = std::vector<std::byte>;
-using Floats = std::vector<float>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -28,47 +32,6 @@ std::unique_ptr<Codec> codec_of(std::uint32_t block) {
   OptionValues options;
   options.values[0] = block;
   return *make(options);
-}
-
-// One worker's side of one exchange, and every round it asked for.
-struct Worker {
-  Worker(const Codec& codec, std::uint32_t rank, std::uint32_t n, const Floats& values,
-         const Floats& kept = {})
-      : gradient(values), mean(values.size(), -77.0f), residual(kept) {
-    chunk.piece = {{1, 1, values.size()}, 0, static_cast<std::uint32_t>(values.size()), rank, n};
-    chunk.gradient = gradient;
-    chunk.mean = mean;
-    chunk.residual = residual;
-    Arena measuring;
-    EXPECT_EQ(codec.begin(chunk, measuring), nullptr);
-    host = AlignedBuffer(measuring.host_used());
-    place = AlignedBuffer(measuring.place_used());
-    restart(codec);
-  }
-  void restart(const Codec& codec) {
-    Arena arena(host.bytes(), place.bytes());
-    exchange = codec.begin(chunk, arena);
-  }
-
-  Floats gradient;
-  Floats mean;
-  Floats residual;
-  Chunk chunk;
-  AlignedBuffer host;
-  AlignedBuffer place;
-  Exchange* exchange = nullptr;
-};
-
-using Team = std::vector<std::unique_ptr<Worker>>;
-
-Team team_of(const Codec& codec, const std::vector<Floats>& gradients,
-             const std::vector<Floats>& residuals = {}) {
-  Team team;
-  for (std::uint32_t rank = 0; rank < gradients.size(); ++rank) {
-    team.push_back(std::make_unique<Worker>(codec, rank, gradients.size(), gradients[rank],
-                                            residuals.empty() ? Floats{} : residuals[rank]));
-  }
-  return team;
 }
 
 // A round as it went: what was asked, everybody's bytes, the answer.

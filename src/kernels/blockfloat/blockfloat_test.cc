@@ -12,12 +12,14 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "kernels/level.h"
+#include "tests/support/guarded_bytes.h"
 
 namespace sluice::blockfloat {
 namespace {
 
-constexpr std::byte kCanary{0xa5};
-constexpr std::size_t kGuard = 64;
+using support::Guarded;
+using support::kCanary;
+using support::kGuard;
 constexpr std::uint32_t kQuietNan = 0x7fc00000;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr double kWideInf = std::numeric_limits<double>::infinity();
@@ -77,32 +79,6 @@ unsigned reference_exponent(float value) {
   if (!std::isfinite(value)) return 255;
   return value == 0 ? 0u : static_cast<unsigned>(std::max(0, std::ilogb(value) + 127));
 }
-
-// Bytes with canaries on both sides, beginning at any alignment.
-class Guarded {
- public:
-  Guarded(std::size_t size, std::size_t offset)
-      : storage_(size + 2 * kGuard + offset, kCanary), size_(size), first_(kGuard + offset) {}
-
-  Guarded(std::span<const std::byte> bytes, std::size_t offset) : Guarded(bytes.size(), offset) {
-    for (std::size_t i = 0; i < size_; ++i) storage_[first_ + i] = bytes[i];
-  }
-
-  std::span<std::byte> bytes() { return std::span(storage_).subspan(first_, size_); }
-
-  bool intact() const {
-    for (std::size_t i = 0; i < storage_.size(); ++i) {
-      const bool inside = i >= first_ && i < first_ + size_;
-      if (!inside && storage_[i] != kCanary) return false;
-    }
-    return true;
-  }
-
- private:
-  std::vector<std::byte> storage_;
-  std::size_t size_;
-  std::size_t first_;
-};
 
 bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());

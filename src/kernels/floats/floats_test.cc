@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "kernels/level.h"
+#include "tests/support/guarded_bytes.h"
 
 namespace sluice::floats {
 namespace {
@@ -19,8 +20,8 @@ namespace {
 constexpr std::array kFormats{Format::f32, Format::bf16, Format::f16};
 constexpr std::array kNarrow{Format::bf16, Format::f16};
 constexpr std::uint32_t kQuietNan = 0x7fc00000;
-constexpr std::byte kCanary{0xa5};
-constexpr std::size_t kGuard = 64;
+using support::Guarded;
+using support::kGuard;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
@@ -136,32 +137,6 @@ std::vector<std::uint16_t> encode_at(Level level, Format format, std::span<const
   encode(format, values, scale, std::as_writable_bytes(std::span(codes)));
   return codes;
 }
-
-// Bytes with canaries on both sides, beginning at any alignment.
-class Guarded {
- public:
-  Guarded(std::size_t size, std::size_t offset)
-      : storage_(size + 2 * kGuard + offset, kCanary), size_(size), first_(kGuard + offset) {}
-
-  Guarded(std::span<const std::byte> bytes, std::size_t offset) : Guarded(bytes.size(), offset) {
-    for (std::size_t i = 0; i < size_; ++i) storage_[first_ + i] = bytes[i];
-  }
-
-  std::span<std::byte> bytes() { return std::span(storage_).subspan(first_, size_); }
-
-  bool intact() const {
-    for (std::size_t i = 0; i < storage_.size(); ++i) {
-      const bool inside = i >= first_ && i < first_ + size_;
-      if (!inside && storage_[i] != kCanary) return false;
-    }
-    return true;
-  }
-
- private:
-  std::vector<std::byte> storage_;
-  std::size_t size_;
-  std::size_t first_;
-};
 
 // The same for floats, which are always aligned to their size.
 class GuardedFloats {

@@ -1,0 +1,70 @@
+// Drives a codec's exchanges by hand: for tests of one codec that look at its bytes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "codec/codec.h"
+
+namespace sluice::support {
+
+using Floats = std::vector<float>;
+
+// One worker's side of one exchange.
+struct Worker {
+  Worker(const Codec& codec, std::uint32_t rank, std::uint32_t n, const Floats& values,
+         const Floats& kept = {})
+      : gradient(values), mean(values.size(), -77.0f), residual(kept) {
+    chunk.piece = {{1, 1, values.size()}, 0, static_cast<std::uint32_t>(values.size()), rank, n};
+    chunk.gradient = gradient;
+    chunk.mean = mean;
+    chunk.residual = residual;
+    Arena measuring;
+    EXPECT_EQ(codec.begin(chunk, measuring), nullptr);
+    host = AlignedBuffer(measuring.host_used());
+    place = AlignedBuffer(measuring.place_used());
+    restart(codec);
+  }
+  void restart(const Codec& codec) {
+    Arena arena(host.bytes(), place.bytes());
+    exchange = codec.begin(chunk, arena);
+  }
+
+  // For a codec of one step with one round: its round, then its answer.
+  Round ask() {
+    const Result<Step> step = exchange->next({});
+    EXPECT_TRUE(step && step->kind == Step::Kind::ask && step->rounds.size() == 1);
+    return step->rounds[0];
+  }
+  Result<Step> answer(std::span<const std::byte> down, std::span<const Part> parts) {
+    const std::vector<Answer> answers{{down, parts}};
+    return exchange->next(answers);
+  }
+
+  Floats gradient;
+  Floats mean;
+  Floats residual;
+  Chunk chunk;
+  AlignedBuffer host;
+  AlignedBuffer place;
+  Exchange* exchange = nullptr;
+};
+
+using Team = std::vector<std::unique_ptr<Worker>>;
+
+inline Team team_of(const Codec& codec, const std::vector<Floats>& gradients,
+                    const std::vector<Floats>& residuals = {}) {
+  Team team;
+  for (std::uint32_t rank = 0; rank < gradients.size(); ++rank) {
+    team.push_back(std::make_unique<Worker>(codec, rank, gradients.size(), gradients[rank],
+                                            residuals.empty() ? Floats{} : residuals[rank]));
+  }
+  return team;
+}
+
+}  // namespace sluice::support
