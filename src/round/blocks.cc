@@ -24,7 +24,9 @@ std::uint64_t lowest_number(std::span<const std::span<const std::byte>> cursors)
 std::size_t merge_blocks(const Reduction& what, std::span<std::span<const std::byte>> cursors,
                          std::span<std::byte> down) {
   const std::size_t size = block_size(what);
-  std::size_t used = 0;
+  for (auto& list : cursors) list = list.subspan(kBlockListHeader);
+  std::uint32_t count = 0;
+  std::size_t used = kBlockListHeader;
   for (std::uint64_t number = lowest_number(cursors); number != kNone;
        number = lowest_number(cursors)) {
     const auto into = down.subspan(used, size);
@@ -41,7 +43,9 @@ std::size_t merge_blocks(const Reduction& what, std::span<std::span<const std::b
       rest = rest.subspan(size);
     }
     used += size;
+    ++count;
   }
+  store_le(down, 0, count);
   return used;
 }
 

@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// Sums the blocks of checked lists into their union, numbers ascending. Uses the cursors up.
+// Sums the blocks of checked lists into one list of their union. Each cursor is a whole list, used
+// up on return.
 // Returns the bytes written.
 std::size_t merge_blocks(const Reduction& what, std::span<std::span<const std::byte>> cursors,
                          std::span<std::byte> down);

@@ -331,7 +331,8 @@ TEST(CombineFloats, SixteenBitFormatsAreRoundedOnceAfterTheSum) {
 // ---- Lists.
 
 Bytes blocks(const std::map<std::uint32_t, std::vector<std::uint16_t>>& list) {
-  Bytes bytes;
+  Bytes bytes(4);
+  store_le(std::span(bytes), 0, static_cast<std::uint32_t>(list.size()));
   for (const auto& [number, integers] : list) {
     for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(number >> (8 * i)));
     const Bytes more = u16_bytes(integers);
@@ -366,9 +367,10 @@ TEST(CombineLists, BlocksAreTheUnionWithSumsModuloTheWidth) {
   }
 }
 
-TEST(CombineLists, NoBlocksFromAnybodyAreNoBytes) {
+TEST(CombineLists, NoBlocksFromAnybodyAreAListOfNone) {
   const Reduction what{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
-  EXPECT_TRUE(combined(what, 3, 0, 77, contributions_of({{}, {}, {}})).empty());
+  const Bytes none = blocks({});
+  EXPECT_EQ(combined(what, 3, 0, 77, contributions_of({none, none, none})), none);
 }
 
 TEST(CombineLists, GatherKeepsEveryMessageWithItsRank) {
@@ -412,12 +414,17 @@ TEST(CheckUp, TakesMessagesUpToTheStatedSize) {
 TEST(CheckUp, RefusesBlocksThatAreCutOffOrOutOfOrder) {
   const Reduction what{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
   const std::vector<std::uint16_t> zeros(8);
-  EXPECT_TRUE(check_up(what, {}).has_value());
+  EXPECT_TRUE(check_up(what, blocks({})).has_value());
   EXPECT_TRUE(check_up(what, blocks({{0, zeros}, {9, zeros}})).has_value());
   EXPECT_FALSE(check_up(what, blocks({{0, zeros}, {10, zeros}})).has_value());
-  expect_refused(what, 19);
-  expect_refused(what, 40);  // block 0 twice
-  expect_refused(what, 11 * 20);
+  const Bytes two = blocks({{0, zeros}, {9, zeros}});
+  for (std::size_t size = 0; size < two.size(); ++size) {
+    EXPECT_FALSE(check_up(what, std::span(two).first(size)).has_value()) << size;
+  }
+  Bytes twice = blocks({{0, zeros}, {9, zeros}});
+  store_le(std::span(twice), 4 + 20, std::uint32_t{0});
+  EXPECT_FALSE(check_up(what, twice).has_value()) << "block 0 twice";
+  expect_refused(what, 4 + 11 * 20);
 }
 
 TEST(Tiles, AreWholeGrainsThatStartOnAByte) {

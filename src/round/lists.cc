@@ -29,15 +29,25 @@ Result<std::optional<Message>> MessageReader::next() {
 }
 
 Result<std::optional<Block>> BlockReader::next() {
-  if (rest_.empty()) return std::optional<Block>{};
-  if (rest_.size() < size_) return malformed("block_sum: block cut off");
-  const auto number = load_le<std::uint32_t>(rest_, 0);
+  if (!left_) {
+    if (count_ == 0 && rest_.empty()) return std::optional<Block>{};  // a round of no lanes
+    if (rest_.size() < kBlockListHeader) return malformed("block_sum: header cut off");
+    left_ = load_le<std::uint32_t>(rest_);
+    rest_ = rest_.subspan(kBlockListHeader);
+  }
+  if (*left_ == 0) {
+    if (!rest_.empty()) return malformed("block_sum: bytes after the last block");
+    return std::optional<Block>{};
+  }
+  if (rest_.size() < size_) return malformed("block_sum: fewer blocks than stated");
+  const auto number = load_le<std::uint32_t>(rest_);
   if (std::int64_t{number} <= number_last_ || number >= count_) {
     return malformed("block_sum: block number out of order or range");
   }
   const Block block{number, rest_.subspan(kBlockHeader, size_ - kBlockHeader)};
   rest_ = rest_.subspan(size_);
   number_last_ = number;
+  --*left_;
   return std::optional<Block>{block};
 }
 

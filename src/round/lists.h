@@ -40,7 +40,8 @@ struct Block {
   std::span<const std::byte> integers;
 };
 
-// Walks blocks, of an answer or of one worker's contribution: numbers ascending and in range.
+// Walks blocks, of an answer or of one worker's contribution: as many as stated, numbers ascending
+// and in range.
 class BlockReader {
  public:
   BlockReader(const Reduction& what, std::span<const std::byte> bytes)
@@ -51,6 +52,7 @@ class BlockReader {
   std::size_t size_;
   std::uint32_t count_;
   std::span<const std::byte> rest_;
+  std::optional<std::uint32_t> left_;  // nothing before the list's header is read
   std::int64_t number_last_ = -1;
 };
 

@@ -144,6 +144,7 @@ constexpr Reduction kBlocks{.op = Op::block_sum, .bits = 16, .count = 75, .grain
 
 Bytes block_list(const std::vector<std::pair<std::uint32_t, Bytes>>& blocks) {
   Bytes list;
+  append_u32(list, static_cast<std::uint32_t>(blocks.size()));
   for (const auto& [number, bytes] : blocks) {
     append_u32(list, number);
     list.insert(list.end(), bytes.begin(), bytes.end());
@@ -170,16 +171,25 @@ TEST(BlockReader, GivesEveryBlockWithItsNumber) {
   EXPECT_EQ(*got, sent);
 }
 
-TEST(BlockReader, NoBytesAreNoBlocks) {
-  const auto got = read_blocks({});
+TEST(BlockReader, AListOfNoBlocksIsItsHeader) {
+  const auto got = read_blocks(block_list({}));
   ASSERT_TRUE(got.has_value());
   EXPECT_TRUE(got->empty());
 }
 
-TEST(BlockReader, EveryTruncationInsideABlockIsMalformed) {
+TEST(BlockReader, BytesAfterTheLastBlockAreMalformed) {
+  Bytes list = block_list({{1, payload(16, 1)}});
+  list.push_back(std::byte{0});
+  EXPECT_FALSE(read_blocks(list).has_value());
+  Bytes none = block_list({});
+  none.push_back(std::byte{0});
+  EXPECT_FALSE(read_blocks(none).has_value());
+}
+
+TEST(BlockReader, EveryTruncationIsMalformed) {
   const Bytes list = block_list({{1, payload(16, 1)}, {2, payload(16, 2)}});
   for (std::size_t size = 0; size <= list.size(); ++size) {
-    EXPECT_EQ(read_blocks(std::span(list).first(size)).has_value(), size % 20 == 0) << size;
+    EXPECT_EQ(read_blocks(std::span(list).first(size)).has_value(), size == list.size()) << size;
   }
 }
 

@@ -132,7 +132,9 @@ std::int32_t round_centre(const Reduction& what, std::uint32_t contributors) {
 
 std::size_t up_size(const Reduction& what) {
   if (what.op == Op::gather) return what.count;
-  if (what.op == Op::block_sum) return block_count(what) * block_size(what);
+  if (what.op == Op::block_sum) {
+    return what.count == 0 ? 0 : kBlockListHeader + block_count(what) * block_size(what);
+  }
   return bytes_for_bits(std::uint64_t{what.count} * what.bits);
 }
 

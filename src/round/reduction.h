@@ -18,8 +18,8 @@
 //   wrap_sum   integers of 8, 16, 32 or 64 bits modulo 2^bits
 //   max        lanes of 1–32 bits (1 bit: or)
 //   gather     up: at most `count` bytes. Down: (rank u32, size u32, bytes)*, ranks ascending
-//   block_sum  up and down: (block number u32, grain integers of `bits` bits)*, numbers ascending;
-//              sums are modulo 2^bits; blocks nobody sent are absent
+//   block_sum  up and down: number of blocks u32, then (block number u32, grain integers of `bits`
+//              bits)*, numbers ascending; sums are modulo 2^bits; blocks nobody sent are absent
 //   f32_sum, bf16_sum, f16_sum   down: the sum in the same format
 #pragma once
 
@@ -85,9 +85,10 @@ std::size_t up_size(const Reduction& what);
 std::size_t down_size_max(const Reduction& what, std::uint32_t workers);
 bool is_down_size_fixed(const Reduction& what);
 
-inline constexpr std::size_t kMessageHeader = 8;  // gather: rank u32, size u32
-inline constexpr std::size_t kBlockHeader = 4;    // block_sum: block number u32
-std::size_t block_size(const Reduction& what);    // block_sum: header and integers
+inline constexpr std::size_t kMessageHeader = 8;    // gather: rank u32, size u32
+inline constexpr std::size_t kBlockListHeader = 4;  // block_sum: number of blocks u32
+inline constexpr std::size_t kBlockHeader = 4;      // block_sum: block number u32
+std::size_t block_size(const Reduction& what);      // block_sum: header and integers
 std::uint32_t block_count(const Reduction& what);
 
 // The value that stands for this reduction in digests and comparisons.

@@ -263,7 +263,7 @@ TEST(ReductionSizes, UpIsAllLanesPackedAndListsAtMost) {
     EXPECT_EQ(up_size({.op = Op::gather, .bits = 8, .count = count}), count);
   }
   EXPECT_EQ(up_size({.op = Op::block_sum, .bits = 32, .count = 100, .grain = 16}),
-            7 * (4 + 16 * 4u));
+            4 + 7 * (4 + 16 * 4u));
   EXPECT_EQ(up_size({.op = Op::block_sum, .bits = 8, .count = 0, .grain = 16}), 0u);
 }
 
@@ -309,7 +309,7 @@ TEST(ReductionSizes, OtherOperationsComeDownAsTheyWentUp) {
   const Reduction max{.op = Op::max, .bits = 3, .count = 77};
   EXPECT_EQ(down_size_max(max, 4096), 29u);
   const Reduction blocks{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
-  EXPECT_EQ(down_size_max(blocks, 4096), 10 * (4 + 16u));
+  EXPECT_EQ(down_size_max(blocks, 4096), 4 + 10 * (4 + 16u));
   EXPECT_EQ(block_size(blocks), 20u);
   EXPECT_EQ(block_count(blocks), 10u);
   const Reduction gather{.op = Op::gather, .bits = 8, .count = 77};
