@@ -12,6 +12,7 @@
 #include "base/aligned_buffer.h"
 #include "base/random.h"
 #include "codec/codec.h"
+#include "group/flight.h"
 #include "kernels/level.h"
 #include "round/combine.h"
 #include "table.h"
@@ -66,18 +67,13 @@ class Bench {
       : codec_(codec), buffers_(buffers), all_(WorkerSet::all(workers)), workers_(workers) {
     const std::uint64_t count = buffers.mean.size();
     tensor_ = {0, 1, count};
-    const Plan plan = codec.plan(tensor_, workers);
-    const std::uint32_t wanted = std::min(plan.count_max, 1u << 16);
-    chunk_count_ = std::max(plan.multiple_of, wanted / plan.multiple_of * plan.multiple_of);
+    chunk_count_ = fit_chunk(codec.plan(tensor_, workers), 1u << 16);
+    const auto first = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_count_, count));
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      Arena measuring;
-      Chunk bare;
-      bare.piece = {tensor_, 0,
-                    static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_count_, count)), rank,
-                    workers};
-      codec.begin(bare, measuring);
-      crew_[rank].host = AlignedBuffer(measuring.host_used());
-      crew_[rank].place = AlignedBuffer(measuring.place_used());
+      FlightSize size;
+      size.cover(codec, {tensor_, 0, first, rank, workers});
+      crew_[rank].host = AlignedBuffer(size.host);
+      crew_[rank].place = AlignedBuffer(size.place);
       crew_[rank].mean.resize(rank == 0 ? 0 : chunk_count_);
     }
   }

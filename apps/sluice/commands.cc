@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <memory>
 
 #include "kernels/level.h"
@@ -44,10 +45,12 @@ Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& spe
 CLI::Validator whole_number() {
   return CLI::Validator(
       [](const std::string& text) {
-        const bool digits = !text.empty() && text.size() <= 19 &&
-                            text.find_first_not_of("0123456789") == std::string::npos;
+        std::uint64_t value = 0;
+        const char* const end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, value);
+        const bool digits = parsed.ec == std::errc{} && parsed.ptr == end;
         return digits ? std::string()
-                      : fmt::format("'{}' is not accepted; accepted: a whole number, 0 or more",
+                      : fmt::format("'{}' is not accepted; accepted: a whole number, 0 to 2^64 - 1",
                                     text.substr(0, 64));
       },
       "", "whole number");

@@ -12,6 +12,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
+std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted) {
+  SLUICE_ASSERT(plan.multiple_of >= 1 && plan.count_max >= plan.multiple_of);
+  const std::uint32_t count = std::min(wanted, plan.count_max);
+  return std::max(plan.multiple_of, count / plan.multiple_of * plan.multiple_of);
+}
+
 void FlightSize::cover(const Codec& codec, const Piece& piece) {
   Arena measuring;
   Chunk bare;

@@ -14,6 +14,9 @@
 
 namespace sluice {
 
+// Coordinates of a chunk: as wanted, but fitted to the codec's plan.
+std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted);
+
 // Host and place memory that every piece of a group's tensors fits into.
 struct FlightSize {
   std::size_t host = 0;

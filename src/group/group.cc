@@ -82,10 +82,7 @@ Group::~Group() {
 
 // Chunks follow the tensor and the codec's plan, never threads or buckets.
 std::uint32_t Group::chunk_count(const Tensor& tensor) const {
-  const Plan plan = codec_.plan(tensor, options_.workers);
-  SLUICE_ASSERT(plan.multiple_of >= 1 && plan.count_max >= plan.multiple_of);
-  const std::uint32_t wanted = std::min(options_.chunk_count, plan.count_max);
-  return std::max(plan.multiple_of, wanted / plan.multiple_of * plan.multiple_of);
+  return fit_chunk(codec_.plan(tensor, options_.workers), options_.chunk_count);
 }
 
 void Group::reserve_flights() {

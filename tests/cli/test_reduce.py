@@ -168,7 +168,9 @@ class BadInput(CliTest):
             (["--steps", "0"], ["--steps 0"]),
         ):
             self.refused("reduce", "--codec", "f32", *arguments, *self.good, says=says)
-        for arguments in (["--steps", "-1"], ["--seed", "x"], ["--unknown"], ["--drop", "x"]):
+        self.call("reduce", "--codec", "f32", "--seed", "18446744073709551615", *self.good)
+        for arguments in (["--steps", "-1"], ["--seed", "x"], ["--unknown"], ["--drop", "x"],
+                          ["--seed", "18446744073709551616"], ["--seed", "+1"]):
             done = self.call("reduce", "--codec", "f32", *self.good, *arguments, status=2)
             self.assertIn(arguments[0], done.stderr)
 

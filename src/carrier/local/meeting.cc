@@ -38,6 +38,11 @@ std::string describe(const Round& round, std::uint32_t workers) {
                      what.extra, digest_of(what), counting);
 }
 
+void sort_by_rank(std::span<Contribution> contributions) {
+  std::sort(contributions.begin(), contributions.end(),
+            [](const Contribution& a, const Contribution& b) { return a.rank < b.rank; });
+}
+
 void grow(AlignedBuffer& buffer, std::size_t size) {
   if (buffer.size() < size) buffer = AlignedBuffer(size);
 }
@@ -185,8 +190,7 @@ Status Meeting::combine_part(std::size_t index, const Part& part, const WorldOpt
     return ok();
   }
   if (is_float_sum(what.op) || what.op == Op::gather) {
-    std::sort(contributions_.begin(), contributions_.end(),
-              [](const Contribution& a, const Contribution& b) { return a.rank < b.rank; });
+    sort_by_rank(contributions_);
   }
   outcome.size +=
       combine(what, workers_, part.first, part.count, contributions_, scratch_.bytes(), into);
@@ -203,8 +207,7 @@ Result<std::size_t> Meeting::combine_tree(const Reduction& what, const Part& par
     const auto members =
         std::span(contributions_)
             .subspan(from, std::min<std::size_t>(fan_in, contributions_.size() - from));
-    std::sort(members.begin(), members.end(),
-              [](const Contribution& a, const Contribution& b) { return a.rank < b.rank; });
+    sort_by_rank(members);
     grow(leaves_[leaf], partial_size_max(what, workers_, part.count));
     const std::size_t used = combine_leaf(what, workers_, part.first, part.count, members,
                                           scratch_.bytes(), leaves_[leaf].bytes());
