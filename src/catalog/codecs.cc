@@ -46,6 +46,13 @@ std::string text_of(const OptionInfo& option, double value) {
              : fmt::format("{}", value);
 }
 
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 std::optional<double> parse_value(const OptionInfo& option, std::string_view text) {
   if (option.kind == OptionInfo::Kind::choice) {
     for (std::size_t i = 0; i < option.choices.size(); ++i) {
@@ -53,12 +60,20 @@ std::optional<double> parse_value(const OptionInfo& option, std::string_view tex
     }
     return std::nullopt;
   }
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+  // A real number may be a fraction: probabilities read better as 1/32.
+  const std::size_t slash =
+      option.kind == OptionInfo::Kind::real ? text.find('/') : std::string_view::npos;
+  const std::optional<double> number = parse_number(text.substr(0, slash));
+  if (!number) return std::nullopt;
+  double value = *number;
+  if (slash != std::string_view::npos) {
+    const std::optional<double> divisor = parse_number(text.substr(slash + 1));
+    if (!divisor || *divisor == 0) return std::nullopt;
+    value /= *divisor;
+  }
+  if (!std::isfinite(value) || value < option.minimum || value > option.maximum) {
     return std::nullopt;
   }
-  if (value < option.minimum || value > option.maximum) return std::nullopt;
   if (option.kind == OptionInfo::Kind::integer && std::fmod(value, option.multiple_of) != 0) {
     return std::nullopt;
   }

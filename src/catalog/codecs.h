@@ -11,10 +11,12 @@
 #include "codec/dense/dense.h"
 #include "codec/fixed/fixed.h"
 #include "codec/info.h"
+#include "codec/tide/tide.h"
 
 namespace sluice {
 
-inline constexpr std::array kCodecs{dense::kF32, dense::kBf16, dense::kFp16, fixed::kInfo};
+inline constexpr std::array kCodecs{dense::kF32, dense::kBf16, dense::kFp16, fixed::kInfo,
+                                    tide::kInfo};
 
 consteval bool codecs_are_well_formed() {
   for (std::size_t i = 0; i < kCodecs.size(); ++i) {

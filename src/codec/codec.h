@@ -44,6 +44,14 @@ class Codec {
   virtual ~Codec() = default;
   [[nodiscard]] virtual Traits traits(std::uint32_t workers) const = 0;
   [[nodiscard]] virtual Plan plan(const Tensor& tensor, std::uint32_t workers) const = 0;
+  // Whether these tensors can travel among so many workers at all; asked once, when a group is
+  // made.
+  [[nodiscard]] virtual Verdict accepts(std::span<const Tensor> tensors,
+                                        std::uint32_t workers) const {
+    static_cast<void>(tensors);
+    static_cast<void>(workers);
+    return Nothing{};
+  }
   // Takes all memory of the exchange from the arena; touches none of the chunk's. With a measuring
   // arena only chunk.piece is filled and null is returned.
   virtual Exchange* begin(const Chunk& chunk, Arena& arena) const = 0;

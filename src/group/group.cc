@@ -55,6 +55,7 @@ Checked<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::st
   SLUICE_TRY(check_options(options));
   SLUICE_TRY(check_tensors(tensors));
   SLUICE_TRY(check_feedback(options.feedback, codec.traits(options.workers), spec));
+  SLUICE_TRY(codec.accepts(tensors, options.workers));
   return std::make_unique<Group>(Token{}, options, spec, codec, carrier, tensors);
 }
 

@@ -1,0 +1,62 @@
+#include "codec/tide/decoder.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "codec/input.h"
+
+namespace sluice::tide {
+
+Decoder::Decoder(const Chunk& chunk, const dither::Shared& shared, Workers from)
+    : chunk_(chunk),
+      shared_(shared),
+      counted_(from.has(chunk.piece.rank)),
+      shift_(shift_of(chunk.piece.rank, chunk.piece.workers)) {
+  taken_.set(from, chunk.piece.workers);
+  for (unsigned width = 1; width <= dither::kWidthMax; ++width) {
+    steps_[width] = unit_step(width, taken_.contributors());
+    own_steps_[width] = unit_step(width, 1);
+  }
+}
+
+void Decoder::nothing(const Layout::Block& block) {
+  keep_everything(chunk_, block.first, block.count);
+  const auto mean = chunk_.mean.subspan(block.first, block.count);
+  std::fill(mean.begin(), mean.end(), 0.0f);
+}
+
+void Decoder::exact(const Layout::Block& block, std::span<const std::byte> own,
+                    std::span<const std::byte> sums) {
+  const std::size_t size = std::size_t{4} * block.count;
+  if (!counted_) {
+    keep_everything(chunk_, block.first, block.count);
+  } else if (!chunk_.residual.empty()) {
+    std::array<float, kBlockMost> memory;
+    const auto input = input_tile(chunk_, block.first, block.count, memory);
+    floats::residual(floats::Format::f32, input, own.first(size), 1.0f,
+                     chunk_.residual.subspan(block.first, block.count));
+  }
+  floats::decode_mean(floats::Format::f32, sums.first(size), 1.0f,
+                      static_cast<float>(taken_.contributors()),
+                      chunk_.mean.subspan(block.first, block.count));
+}
+
+void Decoder::coded(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
+                    std::span<const std::byte> own) {
+  const dither::Block place{chunk_.piece.offset + block.first, block.size, form.width};
+  const auto log2_size = static_cast<unsigned>(std::bit_width(block.size) - 1);
+  // The residual first: the mean may be the gradient's own memory.
+  if (!counted_) {
+    keep_everything(chunk_, block.first, block.count);
+  } else if (!chunk_.residual.empty()) {
+    dither::residual(shared_, place, own, shift_,
+                     decode_factor(form.code, log2_size, own_steps_[form.width]),
+                     chunk_.gradient.subspan(block.first, block.count),
+                     chunk_.residual.subspan(block.first, block.count));
+  }
+  dither::decode(shared_, place, twice, taken_.dithers(), taken_.constant(form.width),
+                 decode_factor(form.code, log2_size, steps_[form.width]),
+                 chunk_.mean.subspan(block.first, block.count));
+}
+
+}  // namespace sluice::tide

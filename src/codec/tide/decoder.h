@@ -1,0 +1,46 @@
+// Writes the mean and what feedback keeps, block by block, once everything has been read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "codec/chunk.h"
+#include "codec/tide/layout.h"
+#include "codec/tide/scales.h"
+#include "codec/tide/summed_dithers.h"
+#include "kernels/dither/dither.h"
+
+namespace sluice::tide {
+
+class Decoder {
+ public:
+  // How a block travelled.
+  struct Form {
+    std::uint8_t width = 0;
+    Code12 code = 0;
+  };
+
+  // `from`: who was counted in every block of the chunk.
+  Decoder(const Chunk& chunk, const dither::Shared& shared, Workers from);
+
+  // A block without bits: its mean is zero and everybody keeps all of it.
+  void nothing(const Layout::Block& block);
+  // A block that travelled as float32.
+  void exact(const Layout::Block& block, std::span<const std::byte> own,
+             std::span<const std::byte> sums);
+  // A block of codes: twice their sums, and my own.
+  void coded(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
+             std::span<const std::byte> own);
+
+ private:
+  const Chunk& chunk_;
+  const dither::Shared& shared_;
+  bool counted_;
+  std::uint32_t shift_;
+  SummedDithers taken_;
+  std::array<double, dither::kWidthMax + 1> steps_{};
+  std::array<double, dither::kWidthMax + 1> own_steps_{};
+};
+
+}  // namespace sluice::tide

@@ -1,0 +1,380 @@
+#include "codec/tide/exchange.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/bytes.h"
+#include "codec/input.h"
+#include "codec/tide/decoder.h"
+#include "kernels/energy/energy.h"
+#include "kernels/lanes/lanes.h"
+
+namespace sluice::tide {
+namespace {
+
+constexpr std::uint32_t kTile = 16;  // blocks measured at a time: they are still in L1 when encoded
+
+// Eighth octaves of growth since the last step. Up to the first a worker sends as it is; beyond, it
+// damps the block to that, because rotated integers wrap at 9.65 scales. Beyond the second the
+// block is sent again.
+constexpr std::int32_t kDampedFrom = 4;
+constexpr std::int32_t kAgainFrom = 16;
+
+Error malformed(const char* what) { return Error{sluice::Code::malformed, 0, what}; }
+
+unsigned log2_of(std::uint32_t size) { return static_cast<unsigned>(std::bit_width(size) - 1); }
+
+std::size_t blocks_if(bool wanted, const Layout& layout) { return wanted ? layout.blocks() : 0; }
+
+}  // namespace
+
+TideExchange::TideExchange(const Chunk& chunk, Arena& arena, const Settings& settings)
+    : chunk_(chunk),
+      settings_(settings),
+      layout_(chunk.piece.count, settings.block),
+      shift_(shift_of(chunk.piece.rank, chunk.piece.workers)),
+      tiny_(chunk.piece.tensor.count() < kExactBelow),
+      mine_(arena.host<Code12>(layout_.blocks())),
+      agreed_(arena.host<Code12>(layout_.blocks())),
+      before_(arena.host<Code12>(blocks_if(settings.scales == Scales::previous, layout_))),
+      codes_up_(
+          arena.place<std::byte>(bytes_for_bits(std::uint64_t{layout_.blocks()} * kCodeBits))),
+      codes_down_(arena.place<std::byte>(codes_up_.size())),
+      signs_(arena.host<std::int16_t>(dither::kBlockMax)),
+      counts_(arena.host<std::uint64_t>(kCountWords)),
+      words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))),
+      first_(arena, layout_, chunk.piece.workers, true),
+      again_(arena, settings.scales == Scales::previous ? layout_ : Layout(0, settings.block),
+             chunk.piece.workers, true),
+      sent_again_(arena.host<std::uint8_t>(before_.size())) {}
+
+Status TideExchange::check(std::span<const Answer> answers) const {
+  if (answers.size() != rounds_used_) return malformed("tide: an answer per round expected");
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (rounds_[i].what.count == 0) continue;
+    SLUICE_TRY(check_answer(rounds_[i], answers[i], chunk_.piece.workers));
+  }
+  return ok();
+}
+
+Result<Step> TideExchange::next(std::span<const Answer> answers) {
+  if (at_ != At::start) SLUICE_TRY(check(answers));
+  switch (at_) {
+    case At::start: return begin();
+    case At::exact: finish_exact(answers[0]); return done();
+    case At::scales: return ask_codes(answers[0]);
+    case At::both: return after_both(answers);
+    case At::codes: return finish(answers, {});
+    case At::again: return finish(kept_, answers);
+  }
+  return malformed("tide: called after it was done");
+}
+
+Result<Step> TideExchange::ask(std::span<const Round> rounds, At at) {
+  rounds_used_ = rounds.size();
+  std::copy(rounds.begin(), rounds.end(), rounds_.begin());
+  at_ = at;
+  return sluice::ask(std::span<const Round>(rounds_).first(rounds_used_));
+}
+
+Result<Step> TideExchange::begin() {
+  if (tiny_) return ask_exact();
+  draw_signs();
+  load_state();
+  return has_before_ ? ask_both() : ask_scales();
+}
+
+// One sign per place in a block, the same for all blocks of the tensor in this step.
+void TideExchange::draw_signs() {
+  const RandomStream stream(chunk_.key, Purpose::sign, kShared);
+  for (std::uint32_t i = 0; i < dither::kBlockMax; i += 32) {
+    const std::uint32_t word = stream.word(i / 32);
+    for (std::uint32_t j = 0; j < 32; ++j) {
+      signs_[i + j] = static_cast<std::int16_t>(1 - 2 * static_cast<int>((word >> j) & 1));
+    }
+  }
+}
+
+// The state has a word per block of the tensor: the code agreed last, plus one; 0: none yet.
+void TideExchange::load_state() {
+  const std::size_t first = chunk_.piece.offset / settings_.block;
+  if (settings_.scales == Scales::now || chunk_.state.empty()) return;
+  has_before_ = true;
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    const auto stored = load_le<std::uint16_t>(chunk_.state, 2 * (first + b));
+    if (stored == 0) has_before_ = false;
+    before_[b] = static_cast<Code12>(stored - 1);
+  }
+}
+
+void TideExchange::write_state() {
+  if (settings_.scales == Scales::now || chunk_.state.empty()) return;
+  const std::size_t first = chunk_.piece.offset / settings_.block;
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    store_le(chunk_.state, 2 * (first + b), static_cast<std::uint16_t>(agreed_[b] + 1));
+  }
+}
+
+// ---- Tensors too small for blocks.
+
+Result<Step> TideExchange::ask_exact() {
+  const std::size_t size = std::size_t{4} * chunk_.piece.count;
+  const Reduction what{.op = Op::f32_sum, .bits = 32, .count = chunk_.piece.count};
+  if (layout_.blocks() == 0) return ask(std::array{Round{what, {}, {}, chunk_.only}}, At::exact);
+  encode_exact({0, chunk_.piece.count, chunk_.piece.count}, first_.memory_up().first(size));
+  return ask(std::array{Round{what, first_.memory_up().first(size),
+                              first_.memory_down().first(size), chunk_.only}},
+             At::exact);
+}
+
+void TideExchange::encode_exact(const Layout::Block& block, std::span<std::byte> up) {
+  std::array<float, kBlockMost> memory;
+  const auto input = input_tile(chunk_, block.first, block.count, memory);
+  floats::encode(floats::Format::f32, input, 1.0f, up.first(std::size_t{4} * block.count));
+  const auto padding = up.subspan(std::size_t{4} * block.count);
+  std::fill(padding.begin(), padding.end(), std::byte{0});
+}
+
+void TideExchange::finish_exact(const Answer& answer) {
+  if (chunk_.piece.count == 0) return;
+  const dither::Shared shared = this->shared();
+  Decoder decoder(chunk_, shared, answer.parts[0].from);
+  decoder.exact({0, chunk_.piece.count, chunk_.piece.count}, first_.memory_up(), answer.down);
+}
+
+// ---- Scales.
+
+// My scale codes of blocks [first, end).
+void TideExchange::measure(std::uint32_t first, std::uint32_t end) {
+  std::array<float, kTile> energies;
+  std::uint32_t b = first;
+  while (b < end) {
+    const Layout::Block block = layout_[b];
+    const std::uint32_t whole_end = std::min(end, layout_.whole());
+    const std::uint32_t blocks = b < layout_.whole() ? std::min(kTile, whole_end - b) : 1;
+    const std::uint32_t count = blocks == 1 ? block.count : blocks * block.size;
+    const Layout::Block run{block.first, block.size, count};
+    energy::blocks(chunk_.gradient.subspan(run.first, count), residual_of(run), block.size,
+                   energies);
+    for (std::uint32_t i = 0; i < blocks; ++i) {
+      mine_[b + i] = code_of(energies[i], log2_of(block.size));
+    }
+    b += blocks;
+  }
+}
+
+Round TideExchange::scales_round() {
+  lanes::pack(std::span<const std::uint16_t>(mine_), kCodeBits, codes_up_);
+  // One grain: whoever is not counted in it is not counted at all, its values may be too large.
+  const Reduction what{.op = Op::max, .bits = kCodeBits, .count = layout_.blocks()};
+  return {what, codes_up_, codes_down_, chunk_.only};
+}
+
+Result<Step> TideExchange::ask_scales() {
+  measure(0, layout_.blocks());
+  return ask(std::array{scales_round()}, At::scales);
+}
+
+Status TideExchange::agree(const Answer& answer) {
+  if (layout_.blocks() == 0) return ok();
+  only_ = keep(answer.parts[0].from, words_);
+  counted_ = only_.has(chunk_.piece.rank);
+  lanes::unpack(answer.down, kCodeBits, agreed_);
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    const Code12 code = agreed_[b];
+    if (code != kCodeZero && code != kCodeNotFinite && !is_scale(code)) {
+      return malformed("tide: an agreed scale that no block can have");
+    }
+    if (counted_ && code < mine_[b]) return malformed("tide: an agreed scale below my own");
+  }
+  return ok();
+}
+
+// ---- Widths.
+
+double TideExchange::bits() const {
+  return chunk_.tuning.bits > 0 ? static_cast<double>(chunk_.tuning.bits) : settings_.bits;
+}
+
+void TideExchange::allot(std::span<const Code12> codes, std::span<std::uint8_t> widths) {
+  const auto model = chunk_.model;
+  const bool known = !model.empty() && load_le<std::uint64_t>(model, 8 * (kCodes + 1)) != 0;
+  known ? allot_by_model(codes, widths) : allot_by_chunk(codes, widths);
+}
+
+// The level that would have met the budget on the whole model's last step.
+void TideExchange::allot_by_model(std::span<const Code12> codes,
+                                  std::span<std::uint8_t> widths) const {
+  std::array<std::uint64_t, kCountWords> summed;
+  for (std::size_t i = 0; i < kCountWords; ++i) {
+    summed[i] = load_le<std::uint64_t>(chunk_.model, 8 * i);
+  }
+  const Allotment allotment = find_level(summed, bits());
+  const std::uint64_t share = raised_share(allotment, settings_.block);
+  const RandomStream draws(chunk_.key, Purpose::selection, kShared);
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.level));
+    if (width_at(codes[b], allotment.level - 1) == widths[b]) continue;
+    const std::uint64_t element = chunk_.piece.offset + layout_[b].first;
+    if (draws.word(element / kBlockLeast) < share) ++widths[b];
+  }
+}
+
+// The budget is this chunk's alone; what is left over goes to the first blocks it fits.
+void TideExchange::allot_by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> widths) {
+  std::fill(counts_.begin(), counts_.end(), std::uint64_t{0});
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    count_block(counts_, codes[b], layout_[b].size, layout_[b].count);
+  }
+  sum_from_above(counts_, counts_);
+  Allotment allotment = find_level(counts_, bits());
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.level));
+    if (width_at(codes[b], allotment.level - 1) == widths[b]) continue;
+    if (layout_[b].size > allotment.left) continue;
+    allotment.left -= layout_[b].size;
+    ++widths[b];
+  }
+}
+
+// ---- Codes.
+
+void TideExchange::encode_block(const Sending& sending, Sending::Cursor& cursor,
+                                std::uint32_t number, Code12 code) {
+  const std::uint8_t width = sending.widths()[number];
+  if (width == 0) return;
+  const Layout::Block block = layout_[number];
+  const auto up = sending.own(width, cursor.take(width, block.size), block.size);
+  if (width == kExact) return encode_exact(block, up);
+  dither::encode(shared(), {chunk_.piece.offset + block.first, block.size, width},
+                 chunk_.gradient.subspan(block.first, block.count), residual_of(block),
+                 encode_factor(code, log2_of(block.size)), shift_, up);
+}
+
+Result<Step> TideExchange::ask_codes(const Answer& scales) {
+  SLUICE_TRY(agree(scales));
+  const auto widths = first_.widths();
+  allot(agreed_, widths);
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    if (agreed_[b] == kCodeNotFinite) widths[b] = kExact;
+  }
+  first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, only_);
+  if (counted_) {
+    Sending::Cursor cursor;
+    for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+      encode_block(first_, cursor, b, agreed_[b]);
+    }
+  } else {
+    first_.clear();
+  }
+  return ask(first_.rounds(), At::codes);
+}
+
+Result<Step> TideExchange::ask_both() {
+  allot(before_, first_.widths());
+  first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, chunk_.only);
+  Sending::Cursor cursor;
+  for (std::uint32_t first = 0; first < layout_.blocks(); first += kTile) {
+    const std::uint32_t end = std::min(first + kTile, layout_.blocks());
+    measure(first, end);
+    for (std::uint32_t b = first; b < end; ++b) {
+      const std::int32_t damped = mine_[b] - kDampedFrom;
+      encode_block(first_, cursor, b,
+                   std::max(before_[b], static_cast<Code12>(std::max(0, damped))));
+    }
+  }
+  std::array<Round, kRoundsMax> rounds;
+  rounds[0] = scales_round();
+  std::copy(first_.rounds().begin(), first_.rounds().end(), rounds.begin() + 1);
+  return ask(rounds, At::both);
+}
+
+bool TideExchange::is_outgrown(std::uint32_t number) const {
+  const std::int32_t now = agreed_[number];
+  const std::int32_t before = before_[number];
+  return now == kCodeNotFinite || std::abs(now - before) > kAgainFrom;
+}
+
+bool TideExchange::all_counted_alike(std::span<const Answer> codes) const {
+  for (const Answer& answer : codes) {
+    for (const Part& part : answer.parts) {
+      if (!(part.from == only_)) return false;
+    }
+  }
+  return true;
+}
+
+Result<Step> TideExchange::after_both(std::span<const Answer> answers) {
+  SLUICE_TRY(agree(answers[0]));
+  const auto codes = answers.subspan(1);
+  const bool alike = all_counted_alike(codes);
+  bool any = false;
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    sent_again_[b] = static_cast<std::uint8_t>(!alike || is_outgrown(b) ? 1 : 0);
+    any = any || sent_again_[b] != 0;
+  }
+  if (!any) return finish(codes, {});
+  // Parts die with this call; those that are still wanted all name the same set.
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    kept_parts_[i] = {0, first_.rounds()[i].what.count, only_};
+    kept_[i] = {codes[i].down, {&kept_parts_[i], codes[i].parts.empty() ? 0u : 1u}};
+  }
+  const auto widths = again_.widths();
+  allot(agreed_, widths);
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    if (agreed_[b] == kCodeNotFinite) widths[b] = kExact;
+    if (sent_again_[b] == 0) widths[b] = 0;
+  }
+  again_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, only_);
+  Sending::Cursor cursor;
+  if (!counted_) again_.clear();
+  for (std::uint32_t b = 0; counted_ && b < layout_.blocks(); ++b) {
+    encode_block(again_, cursor, b, agreed_[b]);
+  }
+  return ask(again_.rounds(), At::again);
+}
+
+// ---- The end.
+
+Result<Step> TideExchange::finish(std::span<const Answer> first, std::span<const Answer> again) {
+  if (layout_.blocks() == 0) return done();
+  SLUICE_TRY(first_.read(first, chunk_.piece.workers));
+  if (!again.empty()) SLUICE_TRY(again_.read(again, chunk_.piece.workers));
+  const dither::Shared shared = this->shared();
+  Decoder decoder(chunk_, shared, only_);
+  Sending::Cursor first_cursor;
+  Sending::Cursor again_cursor;
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
+    const bool is_again = !again.empty() && sent_again_[b] != 0;
+    // Even those of the first sending that are not wanted any more have lanes in it.
+    const std::uint32_t first_lane = first_cursor.take(first_.widths()[b], layout_[b].size);
+    if (!is_again) {
+      decode_block(decoder, first_, first, b, first_lane, has_before_ ? before_[b] : agreed_[b]);
+    } else {
+      const std::uint32_t lane = again_cursor.take(again_.widths()[b], layout_[b].size);
+      decode_block(decoder, again_, again, b, lane, agreed_[b]);
+    }
+  }
+  for (std::uint32_t b = 0; b < layout_.blocks() && !chunk_.tally.empty(); ++b) {
+    count_block(chunk_.tally, agreed_[b], layout_[b].size, layout_[b].count);
+  }
+  write_state();
+  return done();
+}
+
+void TideExchange::decode_block(Decoder& decoder, const Sending& sending,
+                                std::span<const Answer> answers, std::uint32_t number,
+                                std::uint32_t lane, Code12 code) {
+  const Layout::Block block = layout_[number];
+  const std::uint8_t width = sending.widths()[number];
+  if (width == 0) return decoder.nothing(block);
+  const auto own = sending.own(width, lane, block.size);
+  if (width == kExact) {
+    const auto sums = answers[Sending::index_of(width)].down.subspan(std::size_t{4} * lane,
+                                                                     std::size_t{4} * block.size);
+    return decoder.exact(block, own, sums);
+  }
+  decoder.coded(block, {width, code}, sending.twice(width, lane, block.size), own);
+}
+
+}  // namespace sluice::tide

@@ -1,0 +1,99 @@
+// One chunk's trip through tide.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "codec/chunk.h"
+#include "codec/exchange.h"
+#include "codec/tide/decoder.h"
+#include "codec/tide/layout.h"
+#include "codec/tide/sending.h"
+#include "codec/tide/settings.h"
+#include "codec/tide/summed_dithers.h"
+#include "codec/tide/widths.h"
+#include "kernels/dither/dither.h"
+
+namespace sluice::tide {
+
+// With this step's scales: they are agreed by one max round, whose contributors send and are
+// counted in all that follows; then the codes.
+//
+// With the previous step's, if the tensor's state has them: codes and new scales go in one step.
+// Blocks whose scale has changed too much since are then sent again with the new one, and all of
+// them are if somebody was counted in one round of that step and not in another.
+class TideExchange final : public Exchange {
+ public:
+  TideExchange(const Chunk& chunk, Arena& arena, const Settings& settings);
+  Result<Step> next(std::span<const Answer> answers) override;
+
+ private:
+  enum class At : std::uint8_t { start, exact, scales, both, codes, again };
+  static constexpr std::size_t kRoundsMax = 1 + Sending::kRounds;
+
+  Status check(std::span<const Answer> answers) const;
+  Result<Step> begin();
+  Result<Step> ask_exact();
+  Result<Step> ask_scales();
+  Result<Step> ask_both();
+  Result<Step> ask_codes(const Answer& scales);
+  Result<Step> after_both(std::span<const Answer> answers);
+  Result<Step> ask(std::span<const Round> rounds, At at);
+
+  void draw_signs();
+  void load_state();
+  void measure(std::uint32_t first, std::uint32_t end);
+  Round scales_round();
+  Status agree(const Answer& answer);
+  void allot(std::span<const Code12> codes, std::span<std::uint8_t> widths);
+  void allot_by_model(std::span<const Code12> codes, std::span<std::uint8_t> widths) const;
+  void allot_by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> widths);
+  [[nodiscard]] double bits() const;
+  [[nodiscard]] bool is_outgrown(std::uint32_t number) const;
+  [[nodiscard]] bool all_counted_alike(std::span<const Answer> codes) const;
+
+  void encode_block(const Sending& sending, Sending::Cursor& cursor, std::uint32_t number,
+                    Code12 code);
+  void encode_exact(const Layout::Block& block, std::span<std::byte> up);
+  void finish_exact(const Answer& answer);
+  Result<Step> finish(std::span<const Answer> first, std::span<const Answer> again);
+  void decode_block(Decoder& decoder, const Sending& sending, std::span<const Answer> answers,
+                    std::uint32_t number, std::uint32_t lane, Code12 code);
+  void write_state();
+
+  [[nodiscard]] dither::Shared shared() const {
+    return {signs_, RandomStream(chunk_.key, Purpose::dither, kShared)};
+  }
+  [[nodiscard]] std::span<const float> residual_of(const Layout::Block& block) const {
+    if (chunk_.residual.empty()) return {};
+    return chunk_.residual.subspan(block.first, block.count);
+  }
+
+  Chunk chunk_;
+  const Settings& settings_;
+  Layout layout_;
+  std::uint32_t shift_;
+  bool tiny_;
+  std::span<Code12> mine_;    // scale codes of my own blocks
+  std::span<Code12> agreed_;  // this step's
+  std::span<Code12> before_;  // the previous step's, with scales=previous
+  std::span<std::byte> codes_up_;
+  std::span<std::byte> codes_down_;
+  std::span<std::int16_t> signs_;
+  std::span<std::uint64_t> counts_;
+  std::span<std::uint64_t> words_;
+  Sending first_;
+  Sending again_;
+  std::span<std::uint8_t> sent_again_;  // by block, with scales=previous
+  Workers only_ = {};
+  bool counted_ = false;
+  bool has_before_ = false;
+  At at_ = At::start;
+  std::size_t rounds_used_ = 0;
+  std::array<Round, kRoundsMax> rounds_{};
+  std::array<Answer, Sending::kRounds> kept_{};  // answers of the first sending …
+  std::array<Part, Sending::kRounds> kept_parts_{};
+};
+
+}  // namespace sluice::tide

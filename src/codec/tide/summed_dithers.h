@@ -1,0 +1,78 @@
+// The dithers of those who were counted, summed: what the decoder takes off again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "kernels/dither/dither.h"
+#include "round/workers.h"
+
+namespace sluice::tide {
+
+// A worker's place in the stratification.
+constexpr std::uint32_t shift_of(std::uint32_t rank, std::uint32_t workers) {
+  return dither::kSteps * rank / workers;
+}
+
+// Σ over a set of workers of 2·U_k + 1 − 256, as d(U) plus a constant.
+class SummedDithers {
+ public:
+  // For the set of a part; kept until another set is asked for.
+  void set(Workers from, std::uint32_t workers) {
+    SLUICE_DASSERT(from.fits(workers));
+    contributors_ = from.count();
+    all_ = contributors_ == workers;
+    const auto m = static_cast<std::int32_t>(contributors_);
+    if (all_) {
+      std::int32_t shifts = 0;
+      for (std::uint32_t k = 0; k < workers; ++k) {
+        shifts += static_cast<std::int32_t>(shift_of(k, workers));
+      }
+      // All of them: Σ U_k = (n·U mod 256) + Σ shifts.
+      times_ = workers;
+      constant_ = 255 * m - 2 * shifts;
+      return;
+    }
+    tabulate(from, workers);
+    constant_ = 255 * m;
+  }
+
+  [[nodiscard]] std::uint32_t contributors() const { return contributors_; }
+  [[nodiscard]] dither::Dithers dithers() const {
+    if (all_) return {times_, 0, {}};
+    return {1, 0, table_};
+  }
+  // All of the sum that does not depend on U, and the codes' centre m·(2^w − 1)/2.
+  [[nodiscard]] std::int32_t constant(unsigned width) const {
+    const std::int32_t top = (std::int32_t{1} << width) - 1;
+    return constant_ - 256 * top * static_cast<std::int32_t>(contributors_);
+  }
+
+ private:
+  // table[U] = 2·Σ (U + shift_k) mod 256: the number that wrap grows with U.
+  void tabulate(Workers from, std::uint32_t workers) {
+    std::array<std::int32_t, dither::kSteps + 1> wraps_at{};  // by the U from which k wraps
+    std::int32_t shifts = 0;
+    for (std::uint32_t k = 0; k < workers; ++k) {
+      if (!from.has(k)) continue;
+      const std::uint32_t shift = shift_of(k, workers);
+      shifts += static_cast<std::int32_t>(shift);
+      ++wraps_at[dither::kSteps - shift];
+    }
+    std::int32_t wrapped = 0;
+    for (std::uint32_t u = 0; u < dither::kSteps; ++u) {
+      wrapped += wraps_at[u];
+      table_[u] = 2 * (static_cast<std::int32_t>(contributors_ * u) + shifts -
+                       static_cast<std::int32_t>(dither::kSteps) * wrapped);
+    }
+  }
+
+  std::uint32_t contributors_ = 0;
+  std::int32_t constant_ = 0;
+  std::uint32_t times_ = 0;
+  bool all_ = false;
+  std::array<std::int32_t, dither::kSteps> table_{};
+};
+
+}  // namespace sluice::tide
