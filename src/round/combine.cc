@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "kernels/integers/integers.h"
 #include "kernels/lanes/lanes.h"
 #include "round/blocks.h"
@@ -20,6 +21,27 @@ std::span<const std::byte> lanes_of(const Reduction& what, std::span<const std::
   return up.subspan(from, bytes_for_bits(std::uint64_t{count} * what.bits));
 }
 
+// A processor follows about this many streams of bytes by itself. With 64 workers, asking for the
+// next tile beforehand gave 1.2 to 2.1 times the speed; with 8 nothing.
+constexpr std::size_t kStreamsFollowed = 16;
+
+// Into L2: the next tiles of many workers would drive each other, and the sums, out of L1.
+void prefetch(std::span<const std::byte> bytes) {
+  constexpr int kForReading = 0;
+  constexpr int kIntoL2 = 2;
+  for (std::size_t at = 0; at < bytes.size(); at += kAlignment) {
+    __builtin_prefetch(bytes.data() + at, kForReading, kIntoL2);
+  }
+}
+
+// The first worker's codes into accumulators that hold anything.
+template <class T>
+void begin_sums(const Reduction& what, std::span<const std::byte> codes, std::span<T> sums) {
+  if (what.table.empty()) return lanes::unpack(codes, what.bits, sums);
+  std::fill(sums.begin(), sums.end(), T{0});
+  lanes::add(codes, what.bits, what.table, sums);
+}
+
 // Sums codes into accumulators of type T, a tile at a time so that they stay in the cache.
 template <class T>
 std::size_t sum_lanes(const Reduction& what, std::uint32_t workers, std::uint32_t first,
@@ -28,13 +50,20 @@ std::size_t sum_lanes(const Reduction& what, std::uint32_t workers, std::uint32_
   const std::uint32_t tile = tile_lanes(what);
   const auto sums = scratch_as<T>(scratch, tile);
   const auto contributors = static_cast<std::uint32_t>(contributions.size());
+  const bool many = contributors > kStreamsFollowed;
   std::size_t used = 0;
   for (std::uint32_t at = 0; at < count; at += tile) {
     const std::uint32_t lanes = std::min(tile, count - at);
+    const std::uint32_t lanes_next = many ? std::min(tile, count - at - lanes) : 0;
     const auto now = sums.first(lanes);
-    std::fill(now.begin(), now.end(), T{0});
     for (const Contribution& one : contributions) {
-      lanes::add(lanes_of(what, one.up, first + at, lanes), what.bits, what.table, now);
+      prefetch(lanes_of(what, one.up, first + at + lanes, lanes_next));
+      const auto codes = lanes_of(what, one.up, first + at, lanes);
+      if (&one == &contributions.front()) {
+        begin_sums(what, codes, now);
+      } else {
+        lanes::add(codes, what.bits, what.table, now);
+      }
     }
     used += write_sums(what, workers, contributors, std::span<const T>(now), down.subspan(used));
   }

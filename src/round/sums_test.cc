@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/level.h"
+#include "tests/support/guarded_bytes.h"
+
 namespace sluice {
 namespace {
 
@@ -301,6 +304,29 @@ TEST(Sums, TablesFollowTheRuleUpToTheWidestSums) {
   }
 }
 
+TEST(Sums, EveryLevelFollowsTheRuleForEveryWidthUpToTheMostWorkers) {
+  std::mt19937 random(9);
+  const std::vector<std::uint32_t> grains{8, 16, 40, 64, 256, 264, 512, 1024};
+  std::size_t turn = 0;
+  for (const Level level : available_levels()) {
+    SCOPED_TRACE(name_of(level));
+    const ScopedLevel scoped(level);
+    for (std::uint8_t bits = 1; bits <= 8; ++bits) {
+      for (std::uint8_t extra = 0; extra <= 5; ++extra) {
+        for (const std::uint32_t n : {1u, 4u, 30u, 300u, 4096u}) {
+          Reduction what{.op = Op::lane_sum, .bits = bits};
+          what.down = extra == 5 ? Down::full : extra == 4 ? Down::narrow : Down::round;
+          what.extra = what.down == Down::round ? extra : 0;
+          what.grain = grains[++turn % grains.size()];
+          what.count = what.grain + 8 * (n % 3) + 3;
+          expect_rule(what, n, 1 + static_cast<std::uint32_t>(random()) % n, random);
+          expect_rule(what, n, n, random);
+        }
+      }
+    }
+  }
+}
+
 TEST(Sums, ATableOfZerosHasSumsOfOneBit) {
   const std::vector<std::uint16_t> zeros{0, 0};
   std::mt19937 random(5);
@@ -391,6 +417,39 @@ TEST(SumReader, GrainsCarryTheContributorsOfTheirPart) {
   EXPECT_EQ(last->first, 16u);
   EXPECT_EQ(last->count, 4u);
   EXPECT_TRUE(reader.done());
+}
+
+TEST(SumReader, ReadsNoFurtherThanTheAnswerAndWritesNoFurtherThanTheGrain) {
+  std::mt19937 random(10);
+  for (const Level level : available_levels()) {
+    SCOPED_TRACE(name_of(level));
+    const ScopedLevel scoped(level);
+    for (const Down down : {Down::full, Down::narrow, Down::round}) {
+      for (const std::uint8_t bits : Widths{1, 3, 4, 8}) {
+        Reduction what{.op = Op::lane_sum, .bits = bits, .down = down, .count = 600, .grain = 256};
+        int ties = 0;
+        std::vector<std::int32_t> back;
+        const Naive naive(what, 9, 9);
+        const Bytes bytes =
+            naive.write(make_sums(Shape::uniform, 600, naive.top_value * 9, random), back, ties);
+        const WorkerSet from = WorkerSet::all(9);
+        const std::vector<Part> parts{{0, 600, from.view()}};
+        SumReader reader(what, 9, {bytes, parts});
+        support::Guarded last(256 * sizeof(std::int32_t), 0);
+        const std::span<std::int32_t> twice(
+            static_cast<std::int32_t*>(static_cast<void*>(last.bytes().data())), 256);
+        while (!reader.done()) {
+          std::fill(twice.begin(), twice.end(), -77);
+          const auto grain = reader.next(twice);
+          ASSERT_TRUE(grain.has_value());
+          EXPECT_TRUE(
+              std::equal(twice.begin(), twice.begin() + grain->count, back.begin() + grain->first));
+          EXPECT_EQ(std::count(twice.begin() + grain->count, twice.end(), -77), 256 - grain->count);
+          EXPECT_TRUE(last.intact());
+        }
+      }
+    }
+  }
 }
 
 TEST(SumReader, ARoundOfNoLanesIsDoneAtOnce) {

@@ -41,8 +41,40 @@ HWY_INLINE void StoreBlocks(D d, hn::Vec<D> bytes, unsigned word_bits, std::uint
   }
 }
 
+// Fewer bytes than a block.
+HWY_INLINE void CopyFew(const std::uint8_t* from, std::size_t size, std::uint8_t* into) {
+  if (size >= 8) {
+    std::memcpy(into, from, 8);
+    std::memcpy(into + size - 8, from + size - 8, 8);
+  } else if (size >= 4) {
+    std::memcpy(into, from, 4);
+    std::memcpy(into + size - 4, from + size - 4, 4);
+  } else {
+    for (std::size_t i = 0; i < size; ++i) into[i] = from[i];
+  }
+}
+
+// The same where only `size` bytes may be written: blocks that reach too far are cut.
+template <std::size_t kFirst = 0, class D>
+HWY_INLINE void StoreBlocksWithin(D d, hn::Vec<D> bytes, unsigned word_bits, std::size_t size,
+                                  std::uint8_t* packed) {
+  if constexpr (hn::MaxLanes(d) == kBlockBytes) {
+    const std::size_t offset = block_offset(kFirst, word_bits);
+    if (offset + kBlockBytes <= size) return hn::StoreU(bytes, d, packed + offset);
+    HWY_ALIGN std::uint8_t block[kBlockBytes];
+    hn::Store(bytes, d, block);
+    CopyFew(block, size - offset, packed + offset);
+  } else {
+    const hn::Half<D> half;
+    StoreBlocksWithin<kFirst>(half, hn::LowerHalf(half, bytes), word_bits, size, packed);
+    constexpr std::size_t kMiddle = kFirst + hn::MaxLanes(half) / kBlockBytes;
+    StoreBlocksWithin<kMiddle>(half, hn::UpperHalf(half, bytes), word_bits, size, packed);
+  }
+}
+
 // A packer turns one vector of lanes into bytes: it writes Touched() bytes, of which the vector's
-// own come first; what follows them is garbage.
+// own come first; what follows them is garbage. Within() writes no more than `size` bytes, at least
+// the vector's own.
 template <class LaneType>
 class WholePacker {
  public:
@@ -52,6 +84,9 @@ class WholePacker {
 
   HWY_INLINE void operator()(VectorOf<Lane> lanes, std::uint8_t* packed) const {
     hn::StoreU(hn::BitCast(kD8, lanes), kD8, packed);
+  }
+  HWY_INLINE void Within(VectorOf<Lane> lanes, std::size_t /*size*/, std::uint8_t* packed) const {
+    (*this)(lanes, packed);
   }
 };
 
@@ -63,6 +98,9 @@ class BitPacker {
 
   HWY_INLINE void operator()(Bytes lanes, std::uint8_t* packed) const {
     hn::StoreMaskBits(kD8, hn::TestBit(lanes, hn::Set(kD8, std::uint8_t{1})), packed);
+  }
+  HWY_INLINE void Within(Bytes lanes, std::size_t /*size*/, std::uint8_t* packed) const {
+    (*this)(lanes, packed);
   }
 };
 
@@ -81,11 +119,18 @@ class BytePacker {
   std::size_t Touched() const { return block_offset(kBlocks - 1, word_bits_) + kBlockBytes; }
 
   HWY_INLINE void operator()(Bytes lanes, std::uint8_t* packed) const {
-    const Bytes words = in64_.Merge(in32_.Merge(in16_.Merge(hn::And(lanes, keep_))));
-    StoreBlocks(kD8, hn::TableLookupBytesOr0(words, squeeze_), word_bits_, packed);
+    StoreBlocks(kD8, Blocks(lanes), word_bits_, packed);
+  }
+  HWY_INLINE void Within(Bytes lanes, std::size_t size, std::uint8_t* packed) const {
+    StoreBlocksWithin(kD8, Blocks(lanes), word_bits_, size, packed);
   }
 
  private:
+  HWY_INLINE Bytes Blocks(Bytes lanes) const {
+    const Bytes words = in64_.Merge(in32_.Merge(in16_.Merge(hn::And(lanes, keep_))));
+    return hn::TableLookupBytesOr0(words, squeeze_);
+  }
+
   unsigned word_bits_;
   Bytes keep_;
   Halves<std::uint16_t> in16_;
@@ -113,6 +158,14 @@ class WidePacker {
   std::size_t Touched() const { return block_offset(kBlocks - 1, word_bits_) + kBlockBytes; }
 
   HWY_INLINE void operator()(VectorOf<Lane> lanes, std::uint8_t* packed) const {
+    StoreBlocks(kD8, Blocks(lanes), word_bits_, packed);
+  }
+  HWY_INLINE void Within(VectorOf<Lane> lanes, std::size_t size, std::uint8_t* packed) const {
+    StoreBlocksWithin(kD8, Blocks(lanes), word_bits_, size, packed);
+  }
+
+ private:
+  HWY_INLINE Bytes Blocks(VectorOf<Lane> lanes) const {
     Bytes words = hn::BitCast(kD8, hn::And(lanes, keep_));
     if constexpr (sizeof(Lane) == 2) words = in32_.Merge(words);
     const auto pairs = hn::BitCast(Tag<std::uint64_t>(), in64_.Merge(words));
@@ -123,10 +176,9 @@ class WidePacker {
       const Bytes shared = hn::TableLookupBytesOr0(blocks, shared_);
       blocks = hn::Or(blocks, hn::SwapAdjacentBlocks(shared));
     }
-    StoreBlocks(kD8, blocks, word_bits_, packed);
+    return blocks;
   }
 
- private:
   unsigned word_bits_;
   VectorOf<Lane> keep_;
   Halves<std::uint32_t> in32_;
@@ -165,9 +217,13 @@ void PackWith(const Packer packer, std::span<const Lane> lanes, unsigned bits,
   for (; lane + kCount <= count && at + touched <= size; lane += kCount, at += step) {
     packer(LoadCut(kTag, lanes.data() + lane), packed + at);
   }
-  // Near the end, where whole blocks would reach too far, the bytes are made aside.
-  for (; lane < count; lane += kCount, at += step) {
-    const std::size_t left = std::min(kCount, count - lane);
+  // Near the end, where whole blocks would reach too far, they are cut: a grain ends this way.
+  for (; lane + kCount <= count; lane += kCount, at += step) {
+    packer.Within(LoadCut(kTag, lanes.data() + lane), size - at, packed + at);
+  }
+  // The bytes of a vector that is not whole are made aside.
+  if (lane < count) {
+    const std::size_t left = count - lane;
     Lane few[kCount] = {};
     std::uint8_t aside[kVectorBytes + kBlockBytes];
     std::memcpy(few, lanes.data() + lane, left * sizeof(Lane));

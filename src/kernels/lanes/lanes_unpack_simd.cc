@@ -192,27 +192,33 @@ struct Widen {
 using Store = Widen<StoreVector>;
 using Add = Widen<AddVector>;
 
-// Codes of at most 4 bits: a block holds the table's lower bytes and one its upper.
+// Tables of 2^kBits entries (or fewer, of at most 4 bits), kept as blocks of 16 bytes: the entries'
+// lower bytes, and their upper. A shuffle looks all codes up in one block by their lower four bits;
+// the upper ones choose between blocks.
+template <unsigned kBits>
 class AddFromTable {
  public:
   explicit HWY_INLINE AddFromTable(std::span<const std::uint16_t> table) {
-    std::array<std::uint8_t, kBlockBytes> low{};
-    std::array<std::uint8_t, kBlockBytes> high{};
-    for (std::size_t code = 0; code < table.size(); ++code) {
-      low[code] = static_cast<std::uint8_t>(table[code] & 0xFF);
-      high[code] = static_cast<std::uint8_t>(table[code] >> 8);
+    for (std::size_t block = 0; block < kTableBlocks; ++block) {
+      std::array<std::uint8_t, kBlockBytes> low{};
+      std::array<std::uint8_t, kBlockBytes> high{};
+      const std::size_t first = block * kBlockBytes;
+      for (std::size_t i = 0; i < std::min(kBlockBytes, table.size() - first); ++i) {
+        low[i] = static_cast<std::uint8_t>(table[first + i] & 0xFF);
+        high[i] = static_cast<std::uint8_t>(table[first + i] >> 8);
+      }
+      low_[block] = hn::LoadDup128(kD8, low.data());
+      high_[block] = hn::LoadDup128(kD8, high.data());
     }
-    low_ = hn::LoadDup128(kD8, low.data());
-    high_ = hn::LoadDup128(kD8, high.data());
   }
 
   template <class D, class Lane>
   HWY_INLINE void operator()(D d, Bytes codes, Lane* sums) const {
-    const Bytes low = hn::TableLookupBytes(low_, codes);
+    const Bytes low = Lookup<kBits>(low_, codes);
     if constexpr (sizeof(Lane) == 1) {
       Add()(d, low, sums);
     } else {
-      const Bytes high = hn::TableLookupBytes(high_, codes);
+      const Bytes high = Lookup<kBits>(high_, codes);
       const hn::Half<D> half;
       AddPair(hn::LowerHalf(half, low), hn::LowerHalf(half, high), sums);
       AddPair(hn::UpperHalf(half, low), hn::UpperHalf(half, high), sums + kVectorBytes / 2);
@@ -220,6 +226,25 @@ class AddFromTable {
   }
 
  private:
+  static constexpr std::size_t kTableBlocks = std::size_t{1} << (kBits - 4);
+
+  // By the lower kCodeBits of each code. Shuffles on x86 leave out bits 4 to 6 of an index and give
+  // zero where bit 7 is set, which only codes of 8 bits have.
+  template <unsigned kCodeBits>
+  static HWY_INLINE Bytes Lookup(const Bytes* blocks, Bytes codes) {
+    if constexpr (kCodeBits == 4) {
+      if constexpr (kBits == 8) codes = hn::And(codes, hn::Set(kD8, std::uint8_t{0x0F}));
+      return hn::TableLookupBytes(blocks[0], codes);
+    } else {
+      const Tag<std::int8_t> d;
+      const auto words = hn::ShiftLeft<8 - kCodeBits>(hn::BitCast(Tag<std::uint16_t>(), codes));
+      const Bytes upper = Lookup<kCodeBits - 1>(blocks + (1u << (kCodeBits - 5)), codes);
+      const Bytes lower = Lookup<kCodeBits - 1>(blocks, codes);
+      return hn::BitCast(kD8, hn::IfNegativeThenElse(hn::BitCast(d, words), hn::BitCast(d, upper),
+                                                     hn::BitCast(d, lower)));
+    }
+  }
+
   template <class V, class Lane>
   static HWY_INLINE void AddPair(V low, V high, Lane* sums) {
     const Tag<std::uint16_t> d16;
@@ -227,8 +252,8 @@ class AddFromTable {
     Add()(d16, hn::Or(hn::PromoteTo(d16, low), upper), sums);
   }
 
-  Bytes low_;
-  Bytes high_;
+  Bytes low_[kTableBlocks];
+  Bytes high_[kTableBlocks];
 };
 
 template <class Codes, class Sink, class Lane>
@@ -293,20 +318,15 @@ void UnpackLanes(std::span<const std::byte> packed, unsigned bits, std::span<Lan
 template <class Lane>
 void AddLanes(std::span<const std::byte> packed, unsigned bits,
               std::span<const std::uint16_t> table, std::span<Lane> sums) {
-  if (table.empty()) return RunBytes(Add(), BytesOf(packed), bits, sums);
-  if (bits <= 4) {
-    return RunBytes(AddFromTable(table.first(std::size_t{1} << bits)), BytesOf(packed), bits, sums);
-  }
-  // Larger tables are looked up in memory, one by one.
-  std::array<std::uint8_t, 1024> codes;
-  while (!sums.empty()) {
-    const std::size_t count = std::min(sums.size(), codes.size());
-    UnpackLanes(packed, bits, std::span(codes).first(count));
-    for (std::size_t i = 0; i < count; ++i) {
-      sums[i] = static_cast<Lane>(sums[i] + table[codes[i]]);
-    }
-    sums = sums.subspan(count);
-    packed = packed.subspan(bytes_for_bits(std::uint64_t{count} * bits));
+  const std::uint8_t* const bytes = BytesOf(packed);
+  if (table.empty()) return RunBytes(Add(), bytes, bits, sums);
+  const auto used = table.first(std::size_t{1} << bits);
+  switch (bits) {
+    case 5: return Run(ByteCodes(bits), AddFromTable<5>(used), bytes, bits, sums);
+    case 6: return Run(ByteCodes(bits), AddFromTable<6>(used), bytes, bits, sums);
+    case 7: return Run(ByteCodes(bits), AddFromTable<7>(used), bytes, bits, sums);
+    case 8: return Run(WholeCodes<std::uint8_t>(), AddFromTable<8>(used), bytes, bits, sums);
+    default: return RunBytes(AddFromTable<4>(used), bytes, bits, sums);
   }
 }
 
