@@ -5,13 +5,20 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numbers>
 #include <thread>
 
 #include "base/aligned_buffer.h"
+#include "base/bytes.h"
+#include "base/float_environment.h"
+#include "base/limits.h"
 #include "base/random.h"
 #include "codec/codec.h"
+#include "feedback/feedback.h"
 #include "group/flight.h"
 #include "kernels/level.h"
 #include "round/combine.h"
@@ -38,23 +45,78 @@ struct Times {
   double decode = 0;
 };
 
-// The gradients and means of one thread's share of the coordinates.
+constexpr std::array<std::string_view, 3> kData{"uniform", "normal", "layers"};
+constexpr std::uint64_t kLayer = 4096;  // coordinates that share a scale
+constexpr float kSignal = 0.5f;         // of a gradient's energy is common to all workers
+
+// Workers other than the first read their gradients from memory of this many coordinates (and a
+// chunk) again and again. In training they are other machines: what they read must not push the
+// first worker's memory out of its caches, and 64 of them must fit into this one.
+constexpr std::uint64_t kWindow = std::uint64_t{1} << 18;
+static_assert(kWindow % kLayer == 0, "a coordinate has the same scale on all workers");
+
+// Two draws per element: the element's own and its neighbour's.
+float normal(const RandomStream& stream, std::uint64_t element) {
+  const float radius = std::sqrt(-2 * std::log(stream.uniform(2 * element) + 0x1p-25f));
+  return radius * std::cos(2 * std::numbers::pi_v<float> * stream.uniform(2 * element + 1));
+}
+
+std::vector<float> make_gradient(std::string_view data, std::uint64_t count, std::uint32_t rank,
+                                 std::uint64_t seed) {
+  const RandomStream own(chunk_key(seed, 0, 0), Purpose::data, rank);
+  const RandomStream common(chunk_key(seed, 0, 0), Purpose::data, kShared);
+  const RandomStream layers(chunk_key(seed, 0, 1), Purpose::data, kShared);
+  std::vector<float> scales(kWindow / kLayer, 1.0f);
+  for (std::size_t i = 0; i < scales.size() && data == "layers"; ++i) {
+    scales[i] = std::exp2(2 * normal(layers, i));  // log-normal
+  }
+  std::vector<float> gradient(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (data == "uniform") {
+      gradient[i] = 2 * own.uniform(i) - 1;
+      continue;
+    }
+    const float value =
+        std::sqrt(kSignal) * normal(common, i % kWindow) + std::sqrt(1 - kSignal) * normal(own, i);
+    gradient[i] = value * scales[i % kWindow / kLayer];
+  }
+  return gradient;
+}
+
+// The gradients and the mean of one thread's share of the coordinates.
 struct Buffers {
-  Buffers(std::uint64_t count, std::uint32_t workers, std::uint64_t seed) : mean(count) {
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      const RandomStream stream(chunk_key(seed, 0, 0), Purpose::data, rank);
-      auto& gradient = gradients.emplace_back(count);
-      for (std::uint64_t i = 0; i < count; ++i) gradient[i] = 2 * stream.uniform(i) - 1;
+  Buffers(const BenchOptions& options, std::uint64_t count, std::uint32_t chunk_max,
+          std::uint64_t seed)
+      : mean(count) {
+    const std::uint64_t window = std::min(count, kWindow + chunk_max);
+    for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
+      gradients.push_back(make_gradient(options.data, rank == 0 ? count : window, rank, seed));
     }
   }
   std::vector<std::vector<float>> gradients;
   std::vector<float> mean;
 };
 
-// One worker's end of the exchange under measurement.
+// A thread's share is a tensor of its own.
+Tensor tensor_of(std::uint64_t count) { return {.id = 0, .rows = 1, .cols = count}; }
+
+std::uint32_t chunk_of(const Codec& codec, const BenchOptions& options, const Tensor& tensor) {
+  return fit_chunk(codec.plan(tensor, options.workers), options.chunk);
+}
+
+// Where a rank's memory for the chunk at this offset starts.
+std::uint64_t place_of(std::uint32_t rank, std::uint64_t offset) {
+  return rank == 0 ? offset : offset % kWindow;
+}
+
+// One worker's end of the exchange under measurement, and what it carries from step to step.
 struct Worker {
   AlignedBuffer host;
   AlignedBuffer place;
+  std::vector<float> residual;
+  std::vector<std::byte> state;
+  std::vector<std::byte> model;
+  std::vector<std::uint64_t> tally;
   Exchange* exchange = nullptr;
   std::vector<float> mean;  // of workers other than the first, chunk by chunk
   Step step;
@@ -63,55 +125,88 @@ struct Worker {
 // Drives the exchanges of all workers chunk by chunk; what worker 0 does is timed.
 class Bench {
  public:
-  Bench(const Codec& codec, Buffers& buffers, std::uint32_t workers)
-      : codec_(codec), buffers_(buffers), all_(WorkerSet::all(workers)), workers_(workers) {
-    const std::uint64_t count = buffers.mean.size();
-    tensor_ = {0, 1, count};
-    chunk_count_ = fit_chunk(codec.plan(tensor_, workers), 1u << 16);
-    const auto first = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_count_, count));
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+  Bench(const Codec& codec, Buffers& buffers, const BenchOptions& options, FeedbackKind feedback)
+      : codec_(codec),
+        buffers_(buffers),
+        workers_(options.workers),
+        all_(WorkerSet::all(workers_)),
+        tensor_(tensor_of(buffers.mean.size())),
+        chunk_count_(chunk_of(codec, options, tensor_)) {
+    const Plan plan = codec.plan(tensor_, workers_);
+    const Traits traits = codec.traits(workers_);
+    const auto tail = static_cast<std::uint32_t>(tensor_.count() % chunk_count_);
+    for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+      Worker& worker = crew_[rank];
       FlightSize size;
-      size.cover(codec, {tensor_, 0, first, rank, workers});
-      crew_[rank].host = AlignedBuffer(size.host);
-      crew_[rank].place = AlignedBuffer(size.place);
-      crew_[rank].mean.resize(rank == 0 ? 0 : chunk_count_);
+      for (const std::uint32_t count : {chunk_count_, tail}) {
+        if (count == 0 || count > tensor_.count()) continue;
+        size.cover(codec, {tensor_, tensor_.count() - count, count, rank, workers_});
+      }
+      worker.host = AlignedBuffer(size.host);
+      worker.place = AlignedBuffer(size.place);
+      worker.mean.resize(rank == 0 ? 0 : std::min<std::uint64_t>(chunk_count_, tensor_.count()));
+      worker.state.resize(plan.state_size);
+      worker.model.resize(traits.model_size);
+      worker.tally.resize(traits.tally_count);
+      if (feedback != FeedbackKind::none) worker.residual.resize(buffers.gradients[rank].size());
     }
   }
 
-  Checked<Times> pass() {
+  // One training step.
+  Checked<Times> pass(std::uint64_t step) {
+    const FloatEnvironment environment;
     times_ = {};
-    for (std::uint64_t at = 0; at < buffers_.mean.size(); at += chunk_count_) {
-      const auto count = static_cast<std::uint32_t>(
-          std::min<std::uint64_t>(chunk_count_, buffers_.mean.size() - at));
-      if (const Status status = chunk(at, count); !status) {
+    for (std::uint64_t at = 0; at < tensor_.count(); at += chunk_count_) {
+      const auto count =
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_count_, tensor_.count() - at));
+      if (const Status status = chunk(step, at, count); !status) {
         return Problem{status.error().code, status.error().what};
       }
     }
+    const auto start = Clock::now();
+    end_step(crew_[0]);
+    times_.decode += seconds_since(start);
+    for (std::uint32_t rank = 1; rank < workers_; ++rank) end_step(crew_[rank]);
     return times_;
   }
 
+  [[nodiscard]] std::uint32_t chunk_count() const { return chunk_count_; }
+
  private:
-  Status chunk(std::uint64_t at, std::uint32_t count) {
-    for (std::uint32_t rank = 0; rank < workers_; ++rank) begin(rank, at, count);
-    std::vector<Answer> none;
-    SLUICE_TRY(next(none));
+  Status chunk(std::uint64_t step, std::uint64_t at, std::uint32_t count) {
+    for (std::uint32_t rank = 0; rank < workers_; ++rank) begin(rank, step, at, count);
+    SLUICE_TRY(next({}));
     while (crew_[0].step.kind == Step::Kind::ask) {
       combine_rounds();
       SLUICE_TRY(next(answers_));
     }
-    return ok();
+    if (crew_[0].step.kind == Step::Kind::done) return ok();
+    return Error{Code::unavailable, 0, "bench: device exchanges are not supported"};
   }
 
-  void begin(std::uint32_t rank, std::uint64_t at, std::uint32_t count) {
+  void begin(std::uint32_t rank, std::uint64_t step, std::uint64_t at, std::uint32_t count) {
     Worker& worker = crew_[rank];
+    const std::uint64_t place = place_of(rank, at);
     Chunk chunk;
     chunk.piece = {tensor_, at, count, rank, workers_};
-    chunk.key = chunk_key(0, 0, 0);
-    chunk.gradient = std::span<const float>(buffers_.gradients[rank]).subspan(at, count);
+    chunk.key = chunk_key(0, step, tensor_.id);
+    chunk.gradient = std::span<const float>(buffers_.gradients[rank]).subspan(place, count);
     chunk.mean = rank == 0 ? std::span(buffers_.mean).subspan(at, count)
                            : std::span(worker.mean).first(count);
+    if (!worker.residual.empty()) {
+      chunk.residual = std::span(worker.residual).subspan(place, count);
+    }
+    chunk.state = worker.state;
+    chunk.model = worker.model;
+    chunk.tally = worker.tally;
     Arena arena(worker.host.bytes(), worker.place.bytes());
     worker.exchange = codec_.begin(chunk, arena);
+  }
+
+  void end_step(Worker& worker) {
+    if (worker.tally.empty() && worker.model.empty()) return;
+    codec_.end_step(worker.tally, worker.model);
+    std::fill(worker.tally.begin(), worker.tally.end(), std::uint64_t{0});
   }
 
   Status next(std::span<const Answer> answers) {
@@ -152,10 +247,10 @@ class Bench {
 
   const Codec& codec_;
   Buffers& buffers_;
-  WorkerSet all_;
   std::uint32_t workers_;
+  WorkerSet all_;
   Tensor tensor_;
-  std::uint32_t chunk_count_ = 0;
+  std::uint32_t chunk_count_;
   std::vector<Worker> crew_ = std::vector<Worker>(workers_);
   std::vector<Answer> answers_;
   std::vector<Part> parts_;
@@ -166,12 +261,20 @@ class Bench {
 
 // One thread's share of the work.
 struct Share {
-  Share(std::span<const NamedCodec> codecs, std::uint64_t count, std::uint32_t workers,
-        std::uint64_t seed)
-      : buffers(count, workers, seed), copy(count) {
+  Share(std::span<const NamedCodec> codecs, const BenchOptions& options, FeedbackKind feedback,
+        std::uint64_t count, std::uint64_t seed)
+      : buffers(options, count, chunk_max(codecs, options, count), seed), copy(count) {
     for (const NamedCodec& codec : codecs) {
-      benches.push_back(std::make_unique<Bench>(*codec.codec, buffers, workers));
+      benches.push_back(std::make_unique<Bench>(*codec.codec, buffers, options, feedback));
     }
+  }
+  static std::uint32_t chunk_max(std::span<const NamedCodec> codecs, const BenchOptions& options,
+                                 std::uint64_t count) {
+    std::uint32_t most = 0;
+    for (const NamedCodec& codec : codecs) {
+      most = std::max(most, chunk_of(*codec.codec, options, tensor_of(count)));
+    }
+    return most;
   }
   double copy_seconds() {
     const auto start = Clock::now();
@@ -213,9 +316,10 @@ struct Samples {
   std::vector<double> decode;
 };
 
-Verdict measure(std::vector<std::unique_ptr<Share>>& shares, std::size_t codec, Samples* samples) {
+Verdict measure(std::vector<std::unique_ptr<Share>>& shares, std::size_t codec, std::uint64_t step,
+                Samples* samples) {
   on_all(shares, [&](Share& share) {
-    const Checked<Times> times = share.benches[codec]->pass();
+    const Checked<Times> times = share.benches[codec]->pass(step);
     if (times) share.times = *times;
     share.verdict = times ? Verdict(Nothing{}) : Verdict(times.error());
   });
@@ -244,7 +348,32 @@ Verdict check(const BenchOptions& options) {
   if (options.repetitions < 7 || options.repetitions > 1001) {
     return refuse("--repetitions", options.repetitions, "7 to 1001");
   }
+  if (options.chunk < 1 || options.chunk > kLanesMax) {
+    return refuse("--chunk", options.chunk, "1 to 268435456");
+  }
+  if (std::find(kData.begin(), kData.end(), options.data) == kData.end()) {
+    return Problem{Code::invalid_argument,
+                   fmt::format("--data '{}'; accepted: {}", options.data, fmt::join(kData, ", "))};
+  }
   return Nothing{};
+}
+
+std::uint64_t share_of(const BenchOptions& options, std::uint32_t thread) {
+  return options.count / options.threads + (thread < options.count % options.threads ? 1 : 0);
+}
+
+// What a group would refuse is refused here.
+Checked<FeedbackKind> check_codecs(std::span<const NamedCodec> codecs,
+                                   const BenchOptions& options) {
+  SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options.feedback));
+  for (const NamedCodec& codec : codecs) {
+    SLUICE_TRY(check_feedback(feedback, codec.codec->traits(options.workers), codec.spec));
+    for (const std::uint32_t thread : {0u, options.threads - 1}) {
+      const Tensor tensor = tensor_of(share_of(options, thread));
+      SLUICE_TRY(codec.codec->accepts({&tensor, 1}, options.workers));
+    }
+  }
+  return feedback;
 }
 
 }  // namespace
@@ -254,13 +383,13 @@ Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
   SLUICE_TRY(check(options));
   SLUICE_TRY_ASSIGN(const Level level, parse_level(options.kernel));
   const ScopedLevel scoped(level);
+  SLUICE_TRY_ASSIGN(const FeedbackKind feedback, check_codecs(codecs, options));
   std::vector<std::unique_ptr<Share>> shares;
   for (std::uint32_t i = 0; i < options.threads; ++i) {
-    shares.push_back(
-        std::make_unique<Share>(codecs, options.count / options.threads, options.workers, i));
+    shares.push_back(std::make_unique<Share>(codecs, options, feedback, share_of(options, i), i));
   }
-  // One pass that is not counted faults in all memory.
-  for (std::size_t i = 0; i < codecs.size(); ++i) SLUICE_TRY(measure(shares, i, nullptr));
+  // Step 0 is not counted: it faults in all memory and gives codecs their first state.
+  for (std::size_t i = 0; i < codecs.size(); ++i) SLUICE_TRY(measure(shares, i, 0, nullptr));
   std::vector<Samples> samples(codecs.size());
   std::vector<double> copies;
   Progress progress("measuring: repetition");
@@ -269,7 +398,7 @@ Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
     for (std::size_t i = 0; i < codecs.size(); ++i) {
       on_all(shares, [](Share& share) { share.memcpy_seconds = share.copy_seconds(); });
       copies.push_back(slowest(shares, [](const Share& s) { return s.memcpy_seconds; }));
-      SLUICE_TRY(measure(shares, i, &samples[i]));
+      SLUICE_TRY(measure(shares, i, std::uint64_t{1} + repetition, &samples[i]));
     }
   }
   std::vector<BenchRow> rows;
@@ -277,6 +406,7 @@ Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
     rows.push_back({codecs[i].spec, options, median(copies), median(samples[i].encode),
                     median(samples[i].combine), median(samples[i].decode)});
     rows.back().options.kernel = name_of(level);
+    rows.back().options.chunk = shares[0]->benches[i]->chunk_count();
   }
   return rows;
 }
@@ -297,6 +427,9 @@ Json to_json(const BenchRow& row) {
   json["workers"] = row.options.workers;
   json["kernel"] = row.options.kernel;
   json["repetitions"] = row.options.repetitions;
+  json["chunk"] = row.options.chunk;
+  json["feedback"] = row.options.feedback;
+  json["data"] = row.options.data;
   json["memcpy_gbps"] = gigabytes_per_second(row, row.memcpy_seconds);
   json["encode_gbps"] = gigabytes_per_second(row, row.encode_seconds);
   json["combine_gbps"] = gigabytes_per_second(row, row.combine_seconds);

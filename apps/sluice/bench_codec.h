@@ -1,4 +1,8 @@
 // `sluice bench codec`: encode, combine and decode against a memcpy of the gradient, in one run.
+//
+// A repetition is a training step of one tensor, cut into chunks as a group would: the tensor's and
+// the model's codec state, the tally and the residual are carried from step to step. The pass that
+// is not counted is step 0.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +21,10 @@ struct BenchOptions {
   std::uint32_t threads = 1;
   std::uint32_t workers = 4;
   std::uint32_t repetitions = 9;
+  std::uint32_t chunk = 1u << 16;  // coordinates; in a row: as fitted to the codec's plan
   std::string kernel = "best";
+  std::string feedback = "none";
+  std::string data = "uniform";
 };
 
 // Seconds per pass over all coordinates; medians over the repetitions.

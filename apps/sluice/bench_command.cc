@@ -45,11 +45,23 @@ void add_bench_command(CLI::App& app, Action& action) {
   command->add_option("--kernel", request->options.kernel, "scalar, avx2, avx512 or best [best]");
   command->add_option("--repetitions", request->options.repetitions, "Of which the median [9]")
       ->check(whole_number());
+  command
+      ->add_option("--chunk", request->options.chunk,
+                   "Coordinates per chunk, fitted to the codec's plan [65536]")
+      ->check(whole_number());
+  command->add_option("--feedback", request->options.feedback,
+                      "none, or ef: a residual is carried, encode and decode include it [none]");
+  command->add_option(
+      "--data", request->options.data,
+      "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale [uniform]");
   command->add_option("--json", request->json, "Write the figures here (- for stdout)");
   command->footer(
       "Without options: the canonical workload. Repetitions of all codecs and of memcpy take\n"
       "turns; figures are medians of wall time. encode is everything between gradient and bytes,\n"
-      "combine is adding one worker's bytes, decode is everything from the answer to the mean.");
+      "combine is adding one worker's bytes, decode is everything from the answer to the mean.\n"
+      "A repetition is a training step: codec state and residual are carried to the next one.\n"
+      "Only worker 0 is timed; its gradients are read from end to end, the other workers' from\n"
+      "1 MiB each, again and again, as they would not pass through worker 0's caches either.");
   command->callback([&action, request] { action = [request] { return run(*request); }; });
 }
 

@@ -68,6 +68,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_reduce_command(app, action);
   add_bench_command(app, action);
   add_generate_command(app, action);
+  add_tables_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

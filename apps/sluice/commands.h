@@ -18,6 +18,7 @@ void add_codecs_command(CLI::App& app, Action& action);
 void add_reduce_command(CLI::App& app, Action& action);
 void add_bench_command(CLI::App& app, Action& action);
 void add_generate_command(CLI::App& app, Action& action);
+void add_tables_command(CLI::App& app, Action& action);
 
 // Every SPEC of a command; "all" is the whole catalogue with default options.
 Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& specs);

@@ -6,12 +6,14 @@
 #include <cstring>
 #include <memory>
 
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "catalog/carriers.h"
 #include "group/crew.h"
 #include "group/group.h"
 #include "table.h"
 #include "terminal.h"
+#include "wire_dump.h"
 
 namespace sluice::cli {
 namespace {
@@ -47,6 +49,12 @@ Tensor tensor_of(const Array& array) {
   return {.id = 0, .rows = count == 0 ? 0 : rows, .cols = count == 0 ? 0 : count / rows};
 }
 
+// A codec with a model-wide budget learns it between steps; on a first step the budget is over the
+// chunk, so the file is one chunk as far as the codec's plan allows.
+std::uint32_t chunk_wanted(const Traits& traits) {
+  return traits.tally_count != 0 ? kLanesMax : GroupOptions{}.chunk_count;
+}
+
 // The workers of one run, their groups and what they got.
 class Run {
  public:
@@ -73,8 +81,10 @@ class Run {
     SLUICE_TRY(run_step(crew_for(count()), groups_, step, [&](std::uint32_t rank) {
       return std::vector<Job>{{0, workers_[rank].values, means_[rank]}};
     }));
+    if (dump_ != nullptr) SLUICE_TRY(dump_->end_step());
     return agree();
   }
+  Verdict finish() { return dump_ == nullptr ? Verdict(Nothing{}) : dump_->finish(); }
 
   [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(workers_.size()); }
   [[nodiscard]] std::span<const float> mean() const { return means_.front(); }
@@ -92,30 +102,61 @@ class Run {
 
  private:
   Verdict connect(const NamedCodec& codec, const CarrierInfo& carrier) {
-    SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options_.feedback));
+    const Tensor tensor = tensor_of(workers_.front());
+    GroupOptions group;
+    group.workers = count();
+    group.seed = options_.seed;
+    group.chunk_count = chunk_wanted(codec.codec->traits(count()));
+    SLUICE_TRY_ASSIGN(group.feedback, parse_feedback(options_.feedback));
+    const std::uint32_t chunk = fit_chunk(codec.codec->plan(tensor, count()), group.chunk_count);
+    // Thousands of workers in one process hold their chunks in memory at once: one at a time then.
+    // A window beyond the chunks there are would only take memory.
+    const std::uint64_t chunks =
+        std::max<std::uint64_t>(1, divide_up(tensor.count(), std::uint64_t{chunk}));
+    group.window = crew_for(count()) == Crew::threads
+                       ? static_cast<std::uint32_t>(std::min<std::uint64_t>(4, chunks))
+                       : 1;
     WorldOptions world;
     world.workers = count();
-    // Thousands of workers in one process hold their chunks in memory at once: one at a time then.
-    world.window = crew_for(count()) == Crew::threads ? 4 : 1;
+    world.window = group.window;
     if (!options_.drop.empty()) {
       world.lost = [drop = options_.drop](const Arrival& arrival) {
         return std::find(drop.begin(), drop.end(), arrival.rank) != drop.end();
       };
     }
     SLUICE_TRY_ASSIGN(world_, carrier.make_world(world));
-    const Tensor tensor = tensor_of(workers_.front());
-    for (std::uint32_t rank = 0; rank < count(); ++rank) {
-      GroupOptions group;
-      group.rank = rank;
-      group.workers = count();
-      group.seed = options_.seed;
-      group.feedback = feedback;
-      group.window = world.window;
-      SLUICE_TRY_ASSIGN(auto made, Group::make(group, codec.spec, *codec.codec, world_->port(rank),
+    if (options_.dump_wire) plan_dump(codec, tensor, chunk);
+    for (group.rank = 0; group.rank < count(); ++group.rank) {
+      SLUICE_TRY_ASSIGN(auto made, Group::make(group, codec.spec, *codec.codec, port(group.rank),
                                                std::span(&tensor, 1)));
       groups_.push_back(std::move(made));
     }
-    return Nothing{};
+    return dump_ == nullptr ? Verdict(Nothing{}) : dump_->open();
+  }
+
+  // The exchanges of a step are the chunks of the one tensor, in order, as the group cuts it.
+  void plan_dump(const NamedCodec& codec, const Tensor& tensor, std::uint32_t chunk) {
+    WireDumpOptions dump;
+    dump.folder = *options_.dump_wire;
+    dump.codec = &codec;
+    dump.seed = options_.seed;
+    dump.step = options_.step;
+    dump.steps = options_.steps;
+    dump.workers = count();
+    dump.shape = workers_.front().shape;
+    dump.feedback = options_.feedback;
+    for (std::uint64_t at = 0; at < tensor.count(); at += chunk) {
+      const std::uint64_t left = tensor.count() - at;
+      const auto size = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, left));
+      dump.pieces.push_back({tensor, at, size, 0, count()});
+    }
+    dump_ = std::make_unique<WireDump>(std::move(dump));
+  }
+
+  Carrier& port(std::uint32_t rank) {
+    if (dump_ == nullptr) return world_->port(rank);
+    taps_.push_back(dump_->tap(world_->port(rank), rank));
+    return *taps_.back();
   }
 
   Verdict agree() const {
@@ -132,6 +173,8 @@ class Run {
   const ReduceOptions& options_;
   std::span<const Array> workers_;
   std::unique_ptr<World> world_;
+  std::unique_ptr<WireDump> dump_;  // if asked for
+  std::vector<std::unique_ptr<Carrier>> taps_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<std::vector<float>> means_;
 };
@@ -193,6 +236,7 @@ Checked<Reduced> reduce(const NamedCodec& codec, const ReduceOptions& options,
     SLUICE_TRY(run->step(options.step + t));
     for (std::size_t i = 0; i < reduced.average.size(); ++i) reduced.average[i] += run->mean()[i];
   }
+  SLUICE_TRY(run->finish());
   for (double& value : reduced.average) value /= static_cast<double>(options.steps);
   reduced.mean.assign(reduced.average.begin(), reduced.average.end());
   if (options.steps == 1) reduced.mean.assign(run->mean().begin(), run->mean().end());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct ReduceOptions {
   std::string feedback = "none";
   std::string carrier = "local";
   std::vector<std::uint32_t> drop;
+  std::optional<std::string> dump_wire;  // folder for all bytes that cross the carrier
 };
 
 struct Reduced {

@@ -8,6 +8,7 @@
 #include "npy.h"
 #include "reduce.h"
 #include "terminal.h"
+#include "wire_dump.h"
 
 namespace sluice::cli {
 namespace {
@@ -26,6 +27,14 @@ Verdict run(const Request& request) {
     return Problem{
         Code::invalid_argument,
         fmt::format("--out {} with {} codecs; accepted: one codec", request.out, codecs.size())};
+  }
+  if (const auto& folder = request.options.dump_wire; folder) {
+    if (codecs.size() != 1) {
+      return Problem{Code::invalid_argument,
+                     fmt::format("--dump-wire {} with {} codecs; accepted: one codec", *folder,
+                                 codecs.size())};
+    }
+    SLUICE_TRY(check_dump_folder(*folder));  // before the files are read, which may take long
   }
   SLUICE_TRY_ASSIGN(const auto workers, read_workers(request.files));
   std::vector<Reduced> rows;
@@ -53,6 +62,9 @@ void add_reduce_command(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   command->add_option("--out", request->out, "Write the decoded mean here, in the inputs' shape");
   command->add_option("--json", request->json, "Write the figures here (- for stdout)");
+  command->add_option("--dump-wire", request->options.dump_wire,
+                      "Write all bytes that cross the carrier, and a manifest, into this folder, "
+                      "which is empty or does not exist");
   command->add_option("--seed", request->options.seed, "Job seed of all randomness [0]")
       ->check(whole_number());
   command->add_option("--step", request->options.step, "Number of the first step [0]")

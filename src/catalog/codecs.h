@@ -11,6 +11,7 @@
 #include "codec/dense/dense.h"
 #include "codec/fixed/fixed.h"
 #include "codec/info.h"
+#include "codec/thc/thc.h"
 #include "codec/tide/tide.h"
 
 namespace sluice {

@@ -63,6 +63,24 @@ class Commands(CliTest):
         self.assertEqual([row["codec"] for row in rows], ["f32", "fixed"])
         self.assertEqual(rows[0]["kernel"], "scalar")
 
+    def test_bench_carries_feedback_and_makes_data(self):
+        for data in ("uniform", "normal", "layers"):
+            rows = self.stats("bench", "codec", "--codec", "bf16", "fixed", "--count", "70001",
+                              "--threads", "2", "--workers", "3", "--feedback", "ef", "--data",
+                              data, "--chunk", "1000")["rows"]
+            for row in rows:
+                self.assertEqual((row["feedback"], row["data"]), ("ef", data))
+                self.assertEqual(row["chunk"], 768)
+                self.assertGreater(row["encode_ratio"], 0)
+        stats = self.stats("bench", "codec", "--codec", "f32", "--count", "1")
+        self.assertEqual((stats["feedback"], stats["data"]), ("none", "uniform"))
+        self.assertEqual(stats["chunk"], 65536)
+        # A chunk beyond what the codec's plan allows, and one below its multiple.
+        for chunk, fitted in (("268435456", 1 << 20), ("1", 256)):
+            stats = self.stats("bench", "codec", "--codec", "f32", "--count", "3000000", "--chunk",
+                               chunk, "--repetitions", "7")
+            self.assertEqual(stats["chunk"], fitted)
+
     def test_bench_refuses(self):
         for arguments, says in (
             (["--kernel", "mmx"], ["'mmx'", "best"]),
@@ -71,6 +89,10 @@ class Commands(CliTest):
             (["--threads", "0"], ["--threads 0"]),
             (["--workers", "65"], ["--workers 65", "1 to 64"]),
             (["--repetitions", "3"], ["--repetitions 3", "7 to 1001"]),
+            (["--chunk", "0"], ["--chunk 0", "1 to 268435456"]),
+            (["--chunk", "268435457"], ["--chunk 268435457", "1 to 268435456"]),
+            (["--feedback", "some"], ["'some'", "none, ef"]),
+            (["--data", "real"], ["'real'", "uniform, normal, layers"]),
         ):
             self.refused("bench", "codec", *arguments, says=says)
 

@@ -7,6 +7,13 @@
 
 namespace sluice::tide {
 
+namespace {
+
+// SummedDithers::constant of one worker whose dither is b(U) itself.
+double own_constant(unsigned width) { return 0.5 * (255 - 256 * ((1 << width) - 1)); }
+
+}  // namespace
+
 Decoder::Decoder(const Chunk& chunk, const dither::Shared& shared, Workers from)
     : chunk_(chunk),
       shared_(shared),
@@ -45,18 +52,31 @@ void Decoder::coded(const Layout::Block& block, Form form, std::span<const std::
                     std::span<const std::byte> own) {
   const dither::Block place{chunk_.piece.offset + block.first, block.size, form.width};
   const auto log2_size = static_cast<unsigned>(std::bit_width(block.size) - 1);
-  // The residual first: the mean may be the gradient's own memory.
-  if (!counted_) {
-    keep_everything(chunk_, block.first, block.count);
-  } else if (!chunk_.residual.empty()) {
-    dither::residual(shared_, place, own, shift_,
-                     decode_factor(form.code, log2_size, own_steps_[form.width]),
-                     chunk_.gradient.subspan(block.first, block.count),
-                     chunk_.residual.subspan(block.first, block.count));
+  if (!chunk_.residual.empty()) {
+    rests_[waiting_] = {
+        place,
+        decode_affine(form.code, log2_size, own_steps_[form.width], own_constant(form.width)), own,
+        chunk_.gradient.subspan(block.first, block.count),
+        chunk_.residual.subspan(block.first, block.count)};
   }
-  dither::decode(shared_, place, twice, taken_.dithers(), taken_.constant(form.width),
-                 decode_factor(form.code, log2_size, steps_[form.width]),
-                 chunk_.mean.subspan(block.first, block.count));
+  means_[waiting_] = {
+      place, decode_affine(form.code, log2_size, steps_[form.width], taken_.constant(form.width)),
+      twice, chunk_.mean.subspan(block.first, block.count)};
+  if (++waiting_ == kBatch) flush();
+}
+
+void Decoder::flush() {
+  // Residuals first: the mean may be the gradient's own memory.
+  if (!counted_) {
+    for (const dither::Decoding& one : std::span(means_).first(waiting_)) {
+      keep_everything(chunk_, static_cast<std::uint32_t>(one.block.element - chunk_.piece.offset),
+                      static_cast<std::uint32_t>(one.mean.size()));
+    }
+  } else if (!chunk_.residual.empty()) {
+    dither::keep(shared_, shift_, std::span(rests_).first(waiting_));
+  }
+  dither::decode(shared_, taken_.dithers(), std::span(means_).first(waiting_));
+  waiting_ = 0;
 }
 
 }  // namespace sluice::tide

@@ -1,4 +1,4 @@
-// Writes the mean and what feedback keeps, block by block, once everything has been read.
+// Writes the mean and what feedback keeps, once everything has been read.
 #pragma once
 
 #include <array>
@@ -12,6 +12,8 @@
 #include "kernels/dither/dither.h"
 
 namespace sluice::tide {
+
+inline constexpr std::size_t kBatch = 16;  // blocks handed to a kernel at once; they fit L1
 
 class Decoder {
  public:
@@ -29,9 +31,10 @@ class Decoder {
   // A block that travelled as float32.
   void exact(const Layout::Block& block, std::span<const std::byte> own,
              std::span<const std::byte> sums);
-  // A block of codes: twice their sums, and my own.
+  // A block of codes: twice their sums, and my own. Done by the next flush() at the latest.
   void coded(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
              std::span<const std::byte> own);
+  void flush();
 
  private:
   const Chunk& chunk_;
@@ -41,6 +44,9 @@ class Decoder {
   SummedDithers taken_;
   std::array<double, dither::kWidthMax + 1> steps_{};
   std::array<double, dither::kWidthMax + 1> own_steps_{};
+  std::size_t waiting_ = 0;
+  std::array<dither::Decoding, kBatch> means_;
+  std::array<dither::Keeping, kBatch> rests_;
 };
 
 }  // namespace sluice::tide

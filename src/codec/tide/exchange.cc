@@ -12,8 +12,6 @@
 namespace sluice::tide {
 namespace {
 
-constexpr std::uint32_t kTile = 16;  // blocks measured at a time: they are still in L1 when encoded
-
 // Eighth octaves of growth since the last step. Up to the first a worker sends as it is; beyond, it
 // damps the block to that, because rotated integers wrap at 9.65 scales. Beyond the second the
 // block is sent again.
@@ -40,7 +38,7 @@ TideExchange::TideExchange(const Chunk& chunk, Arena& arena, const Settings& set
       codes_up_(
           arena.place<std::byte>(bytes_for_bits(std::uint64_t{layout_.blocks()} * kCodeBits))),
       codes_down_(arena.place<std::byte>(codes_up_.size())),
-      signs_(arena.host<std::int16_t>(dither::kBlockMax)),
+      signs_(arena.host<dither::Signs>(1)),
       counts_(arena.host<std::uint64_t>(kCountWords)),
       words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))),
       first_(arena, layout_, chunk.piece.workers, true),
@@ -79,20 +77,10 @@ Result<Step> TideExchange::ask(std::span<const Round> rounds, At at) {
 
 Result<Step> TideExchange::begin() {
   if (tiny_) return ask_exact();
-  draw_signs();
+  // One sign per place in a block, the same for all blocks of the tensor in this step.
+  dither::draw_signs(RandomStream(chunk_.key, Purpose::sign, kShared), settings_.block, signs_[0]);
   load_state();
   return has_before_ ? ask_both() : ask_scales();
-}
-
-// One sign per place in a block, the same for all blocks of the tensor in this step.
-void TideExchange::draw_signs() {
-  const RandomStream stream(chunk_.key, Purpose::sign, kShared);
-  for (std::uint32_t i = 0; i < dither::kBlockMax; i += 32) {
-    const std::uint32_t word = stream.word(i / 32);
-    for (std::uint32_t j = 0; j < 32; ++j) {
-      signs_[i + j] = static_cast<std::int16_t>(1 - 2 * static_cast<int>((word >> j) & 1));
-    }
-  }
 }
 
 // The state has a word per block of the tensor: the code agreed last, plus one; 0: none yet.
@@ -146,12 +134,13 @@ void TideExchange::finish_exact(const Answer& answer) {
 
 // My scale codes of blocks [first, end).
 void TideExchange::measure(std::uint32_t first, std::uint32_t end) {
-  std::array<float, kTile> energies;
+  std::array<float, kBatch> energies;
   std::uint32_t b = first;
   while (b < end) {
     const Layout::Block block = layout_[b];
     const std::uint32_t whole_end = std::min(end, layout_.whole());
-    const std::uint32_t blocks = b < layout_.whole() ? std::min(kTile, whole_end - b) : 1;
+    const std::uint32_t blocks =
+        b < layout_.whole() ? std::min<std::uint32_t>(kBatch, whole_end - b) : 1;
     const std::uint32_t count = blocks == 1 ? block.count : blocks * block.size;
     const Layout::Block run{block.first, block.size, count};
     energy::blocks(chunk_.gradient.subspan(run.first, count), residual_of(run), block.size,
@@ -239,16 +228,40 @@ void TideExchange::allot_by_chunk(std::span<const Code12> codes, std::span<std::
 
 // ---- Codes.
 
-void TideExchange::encode_block(const Sending& sending, Sending::Cursor& cursor,
-                                std::uint32_t number, Code12 code) {
-  const std::uint8_t width = sending.widths()[number];
-  if (width == 0) return;
-  const Layout::Block block = layout_[number];
-  const auto up = sending.own(width, cursor.take(width, block.size), block.size);
-  if (width == kExact) return encode_exact(block, up);
-  dither::encode(shared(), {chunk_.piece.offset + block.first, block.size, width},
-                 chunk_.gradient.subspan(block.first, block.count), residual_of(block),
-                 encode_factor(code, log2_of(block.size)), shift_, up);
+// Encodes blocks [first, end); scale_of(b) is the code a block is scaled by.
+template <class ScaleOf>
+void TideExchange::encode(const Sending& sending, Sending::Cursor& cursor, std::uint32_t first,
+                          std::uint32_t end, const ScaleOf& scale_of) {
+  std::array<dither::Encoding, kBatch> batch;
+  std::size_t waiting = 0;
+  const auto flush = [&] {
+    dither::encode(shared(), shift_, std::span(batch).first(waiting));
+    waiting = 0;
+  };
+  for (std::uint32_t b = first; b < end; ++b) {
+    const std::uint8_t width = sending.widths()[b];
+    if (width == 0) continue;
+    const Layout::Block block = layout_[b];
+    const auto up = sending.own(width, cursor.take(width, block.size), block.size);
+    if (width == kExact) {
+      encode_exact(block, up);
+      continue;
+    }
+    batch[waiting++] = {{chunk_.piece.offset + block.first, block.size, width},
+                        encode_factor(scale_of(b), log2_of(block.size)),
+                        chunk_.gradient.subspan(block.first, block.count),
+                        residual_of(block),
+                        up};
+    if (waiting == kBatch) flush();
+  }
+  flush();
+}
+
+// With the scales just agreed, by those who were counted in them.
+void TideExchange::encode_agreed(Sending& sending) {
+  if (!counted_) return sending.clear();
+  Sending::Cursor cursor;
+  encode(sending, cursor, 0, layout_.blocks(), [&](std::uint32_t b) { return agreed_[b]; });
 }
 
 Result<Step> TideExchange::ask_codes(const Answer& scales) {
@@ -259,14 +272,7 @@ Result<Step> TideExchange::ask_codes(const Answer& scales) {
     if (agreed_[b] == kCodeNotFinite) widths[b] = kExact;
   }
   first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, only_);
-  if (counted_) {
-    Sending::Cursor cursor;
-    for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
-      encode_block(first_, cursor, b, agreed_[b]);
-    }
-  } else {
-    first_.clear();
-  }
+  encode_agreed(first_);
   return ask(first_.rounds(), At::codes);
 }
 
@@ -274,14 +280,13 @@ Result<Step> TideExchange::ask_both() {
   allot(before_, first_.widths());
   first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, chunk_.only);
   Sending::Cursor cursor;
-  for (std::uint32_t first = 0; first < layout_.blocks(); first += kTile) {
-    const std::uint32_t end = std::min(first + kTile, layout_.blocks());
+  for (std::uint32_t first = 0; first < layout_.blocks(); first += kBatch) {
+    const auto end = std::min<std::uint32_t>(first + kBatch, layout_.blocks());
     measure(first, end);
-    for (std::uint32_t b = first; b < end; ++b) {
+    encode(first_, cursor, first, end, [&](std::uint32_t b) {
       const std::int32_t damped = mine_[b] - kDampedFrom;
-      encode_block(first_, cursor, b,
-                   std::max(before_[b], static_cast<Code12>(std::max(0, damped))));
-    }
+      return std::max(before_[b], static_cast<Code12>(std::max(0, damped)));
+    });
   }
   std::array<Round, kRoundsMax> rounds;
   rounds[0] = scales_round();
@@ -326,11 +331,7 @@ Result<Step> TideExchange::after_both(std::span<const Answer> answers) {
     if (sent_again_[b] == 0) widths[b] = 0;
   }
   again_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, only_);
-  Sending::Cursor cursor;
-  if (!counted_) again_.clear();
-  for (std::uint32_t b = 0; counted_ && b < layout_.blocks(); ++b) {
-    encode_block(again_, cursor, b, agreed_[b]);
-  }
+  encode_agreed(again_);
   return ask(again_.rounds(), At::again);
 }
 
@@ -355,6 +356,7 @@ Result<Step> TideExchange::finish(std::span<const Answer> first, std::span<const
       decode_block(decoder, again_, again, b, lane, agreed_[b]);
     }
   }
+  decoder.flush();
   for (std::uint32_t b = 0; b < layout_.blocks() && !chunk_.tally.empty(); ++b) {
     count_block(chunk_.tally, agreed_[b], layout_[b].size, layout_[b].count);
   }

@@ -41,7 +41,6 @@ class TideExchange final : public Exchange {
   Result<Step> after_both(std::span<const Answer> answers);
   Result<Step> ask(std::span<const Round> rounds, At at);
 
-  void draw_signs();
   void load_state();
   void measure(std::uint32_t first, std::uint32_t end);
   Round scales_round();
@@ -53,8 +52,10 @@ class TideExchange final : public Exchange {
   [[nodiscard]] bool is_outgrown(std::uint32_t number) const;
   [[nodiscard]] bool all_counted_alike(std::span<const Answer> codes) const;
 
-  void encode_block(const Sending& sending, Sending::Cursor& cursor, std::uint32_t number,
-                    Code12 code);
+  template <class ScaleOf>
+  void encode(const Sending& sending, Sending::Cursor& cursor, std::uint32_t first,
+              std::uint32_t end, const ScaleOf& scale_of);
+  void encode_agreed(Sending& sending);
   void encode_exact(const Layout::Block& block, std::span<std::byte> up);
   void finish_exact(const Answer& answer);
   Result<Step> finish(std::span<const Answer> first, std::span<const Answer> again);
@@ -63,7 +64,7 @@ class TideExchange final : public Exchange {
   void write_state();
 
   [[nodiscard]] dither::Shared shared() const {
-    return {signs_, RandomStream(chunk_.key, Purpose::dither, kShared)};
+    return {signs_[0], RandomStream(chunk_.key, Purpose::dither, kShared)};
   }
   [[nodiscard]] std::span<const float> residual_of(const Layout::Block& block) const {
     if (chunk_.residual.empty()) return {};
@@ -80,7 +81,7 @@ class TideExchange final : public Exchange {
   std::span<Code12> before_;  // the previous step's, with scales=previous
   std::span<std::byte> codes_up_;
   std::span<std::byte> codes_down_;
-  std::span<std::int16_t> signs_;
+  std::span<dither::Signs> signs_;  // one
   std::span<std::uint64_t> counts_;
   std::span<std::uint64_t> words_;
   Sending first_;

@@ -2,8 +2,6 @@
 
 #include <bit>
 
-#include "kernels/dither/dither.h"
-
 namespace sluice::tide {
 namespace {
 
@@ -46,12 +44,13 @@ float encode_factor(Code12 code, unsigned log2_size) {
 }
 
 double unit_step(unsigned width, std::uint32_t contributors) {
-  return 2048.0 / (kUnits * dither::kMultiplier[width] * contributors);
+  return 4096.0 / (kUnits * dither::kMultiplier[width] * contributors);
 }
 
-float decode_factor(Code12 code, unsigned log2_size, double step) {
+dither::Affine decode_affine(Code12 code, unsigned log2_size, double unit_step, double constant) {
   const std::int32_t eighths = code - kCodeOfOne - 4 * static_cast<std::int32_t>(log2_size);
-  return static_cast<float>(power(eighths) * step);
+  const double factor = power(eighths) * unit_step;
+  return {static_cast<float>(factor), static_cast<float>(factor * constant)};
 }
 
 }  // namespace sluice::tide

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/dither/dither.h"
+
 namespace sluice::tide {
 
 // A code c stands for the scale 2^((c − 1200) / 8): eighths of an octave of the block's rms.
@@ -29,9 +31,9 @@ inline constexpr double kUnits = 3392.0;
 
 // 3392 / (√size · scale): what a value is multiplied by before it is rounded.
 float encode_factor(Code12 code, unsigned log2_size);
-// What one unit of the decoder's numbers means, step / (512·m·√size) with step = 2^20·scale /
-// (3392·M_w): unit_step is its part that follows from width and m alone, 2^11 / (3392·M_w·m).
+// From a decoder's integer to a value: (integer + constant) · step / (256·m·√size) with step =
+// 2^20·scale / (3392·M_w). unit_step is what follows from width and m alone: 2^12 / (3392·M_w·m).
 double unit_step(unsigned width, std::uint32_t contributors);
-float decode_factor(Code12 code, unsigned log2_size, double unit_step);
+dither::Affine decode_affine(Code12 code, unsigned log2_size, double unit_step, double constant);
 
 }  // namespace sluice::tide

@@ -15,7 +15,7 @@ constexpr std::uint32_t shift_of(std::uint32_t rank, std::uint32_t workers) {
   return dither::kSteps * rank / workers;
 }
 
-// Σ over a set of workers of 2·U_k + 1 − 256, as d(U) plus a constant.
+// Of a set of workers: Σ U_k as b(U) plus a number, and with it the centre of their sums.
 class SummedDithers {
  public:
   // For the set of a part; kept until another set is asked for.
@@ -23,19 +23,11 @@ class SummedDithers {
     SLUICE_DASSERT(from.fits(workers));
     contributors_ = from.count();
     all_ = contributors_ == workers;
-    const auto m = static_cast<std::int32_t>(contributors_);
-    if (all_) {
-      std::int32_t shifts = 0;
-      for (std::uint32_t k = 0; k < workers; ++k) {
-        shifts += static_cast<std::int32_t>(shift_of(k, workers));
-      }
-      // All of them: Σ U_k = (n·U mod 256) + Σ shifts.
-      times_ = workers;
-      constant_ = 255 * m - 2 * shifts;
-      return;
-    }
-    tabulate(from, workers);
-    constant_ = 255 * m;
+    shifts_ = 0;
+    if (!all_) return tabulate(from, workers);
+    // All of them: Σ U_k = (n·U mod 256) + Σ shifts.
+    times_ = workers;
+    for (std::uint32_t k = 0; k < workers; ++k) shifts_ += shift_of(k, workers);
   }
 
   [[nodiscard]] std::uint32_t contributors() const { return contributors_; }
@@ -43,14 +35,15 @@ class SummedDithers {
     if (all_) return {times_, 0, {}};
     return {1, 0, table_};
   }
-  // All of the sum that does not depend on U, and the codes' centre m·(2^w − 1)/2.
-  [[nodiscard]] std::int32_t constant(unsigned width) const {
+  // What has to be added to 128·t − b(U), t twice the sum of m codes of `width` bits, to have 256
+  // times what the codes stand for, in steps: −Σ shifts + m·(255 − 256·(2^w − 1))/2.
+  [[nodiscard]] double constant(unsigned width) const {
     const std::int32_t top = (std::int32_t{1} << width) - 1;
-    return constant_ - 256 * top * static_cast<std::int32_t>(contributors_);
+    return 0.5 * (255 - 256 * top) * contributors_ - shifts_;
   }
 
  private:
-  // table[U] = 2·Σ (U + shift_k) mod 256: the number that wrap grows with U.
+  // table[U] = Σ (U + shift_k) mod 256: the number that wrap grows with U.
   void tabulate(Workers from, std::uint32_t workers) {
     std::array<std::int32_t, dither::kSteps + 1> wraps_at{};  // by the U from which k wraps
     std::int32_t shifts = 0;
@@ -63,13 +56,13 @@ class SummedDithers {
     std::int32_t wrapped = 0;
     for (std::uint32_t u = 0; u < dither::kSteps; ++u) {
       wrapped += wraps_at[u];
-      table_[u] = 2 * (static_cast<std::int32_t>(contributors_ * u) + shifts -
-                       static_cast<std::int32_t>(dither::kSteps) * wrapped);
+      table_[u] = static_cast<std::int32_t>(contributors_ * u) + shifts -
+                  static_cast<std::int32_t>(dither::kSteps) * wrapped;
     }
   }
 
   std::uint32_t contributors_ = 0;
-  std::int32_t constant_ = 0;
+  std::uint32_t shifts_ = 0;
   std::uint32_t times_ = 0;
   bool all_ = false;
   std::array<std::int32_t, dither::kSteps> table_{};

@@ -4,7 +4,7 @@
 // two of coordinates. Encoding rounds each value once to 16 bits; transform, dither and quantiser
 // are then wrapping integers, so their order does not matter and any instruction set agrees:
 //
-//   r[i] = ± the lower 16 bits of the pattern of the float32 x[i]·factor + 1.5·2^23, modulo 2^16
+//   r[i] = ± the lower 16 bits of the pattern of the float32 fma(x[i], factor, 1.5·2^23)
 //   y    = Walsh–Hadamard transform of r, unnormalised, modulo 2^16
 //   q[i] = clamp((y[i]·M_w + (2^(w−1)·256 − 128)·2^12 + U_k[i]·2^12 + 2^11) >> 20, 0, 2^w − 1)
 //
@@ -12,8 +12,8 @@
 // of element e of the tensor is U = byte (e mod 4) of word e/4 of the shared stream; worker k of n
 // uses U_k = (U + ⌊256·k/n⌋) mod 256. Decoding, in float32:
 //
-//   v[i] = float(256·t[i] + constant − d(U[i]))·factor       t: twice the sum of codes
-//   mean = signs of the transform of v, pairs at distance 1, 2, 4, … in this order
+//   v[i] = fma(float(128·t[i] − b(U[i])), factor, centre)    t: twice the sum of codes
+//   mean = ± the transform of v, pairs at distance 1, 2, 4, … in this order
 #pragma once
 
 #include <array>
@@ -34,9 +34,17 @@ inline constexpr std::uint32_t kSteps = 256;  // values of U
 inline constexpr std::array<std::int32_t, kWidthMax + 1> kMultiplier{0,    227,  353,  603,  1075,
                                                                      1832, 3331, 5995, 10991};
 
+// The signs of a rotation by place in the block, in the two forms the kernels want.
+struct Signs {
+  alignas(64) std::array<std::int16_t, kBlockMax> factors;  // 1 or −1
+  alignas(64) std::array<std::uint32_t, kBlockMax> bits;    // 0 or a float's sign bit
+};
+// Place i is minus when bit (i mod 32) of word i/32 of the stream is set; of `size` places.
+void draw_signs(const RandomStream& stream, std::uint32_t size, Signs& signs);
+
 // What the blocks of one chunk share.
 struct Shared {
-  std::span<const std::int16_t> signs;  // kBlockMax of them, 1 or −1, by place in the block
+  const Signs& signs;
   RandomStream dithers;
 };
 
@@ -46,7 +54,13 @@ struct Block {
   unsigned width = 0;         // bits of a code, 1 to kWidthMax
 };
 
-// What the receiver takes off again: d(U) = 2·((times·U + plus) mod 256), or table[U] if there is a
+// The last step from a decoder's integer to a value.
+struct Affine {
+  float factor = 0;
+  float centre = 0;
+};
+
+// What the receiver takes off again: b(U) = (times·U + plus) mod 256, or table[U] if there is a
 // table (kSteps entries).
 struct Dithers {
   std::uint32_t times = 1;
@@ -54,35 +68,43 @@ struct Dithers {
   std::span<const std::int32_t> table = {};
 };
 
-// packed: the block's codes, `width` bits each (kernels/lanes). shift = ⌊256·k/n⌋.
-void encode(const Shared& shared, const Block& block, std::span<const float> values,
-            std::span<const float> more, float factor, std::uint32_t shift,
-            std::span<std::byte> packed);
+// One block to encode. Values may be fewer than the block has coordinates; `more` as many, or none;
+// packed: the codes, `width` bits each (kernels/lanes).
+struct Encoding {
+  Block block;
+  float factor = 0;
+  std::span<const float> values;
+  std::span<const float> more;
+  std::span<std::byte> packed;
+};
+// Several at a time, because a block takes no longer than a few calls. shift = ⌊256·k/n⌋.
+void encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks);
 
-// mean may be shorter than the block: what is behind its end is not written.
-void decode(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-            const Dithers& dithers, std::int32_t constant, float factor, std::span<float> mean);
+// One block to decode: twice the sums of its codes. The mean may be shorter than the block: what is
+// behind its end is not written.
+struct Decoding {
+  Block block;
+  Affine affine;
+  std::span<const std::int32_t> twice;
+  std::span<float> mean;
+};
+void decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks);
 
-// rest[i] = (values[i] + rest[i]) − the value of one worker's own code: what feedback keeps. The
-// factor is the decoder's for one contributor.
-void residual(const Shared& shared, const Block& block, std::span<const std::byte> packed,
-              std::uint32_t shift, float factor, std::span<const float> values,
-              std::span<float> rest);
-
-// The constant of decode() for one worker's own codes: 256·(2q − (2^w − 1)) + 255 − 2·U_k.
-constexpr std::int32_t own_constant(unsigned width) {
-  return 255 - 256 * ((std::int32_t{1} << width) - 1);
-}
+// What feedback keeps of one block: rest[i] = (values[i] + rest[i]) − the value of the worker's own
+// code. The affine is the decoder's for one contributor.
+struct Keeping {
+  Block block;
+  Affine affine;
+  std::span<const std::byte> packed;
+  std::span<const float> values;
+  std::span<float> rest;
+};
+void keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks);
 
 namespace scalar {
-void encode(const Shared& shared, const Block& block, std::span<const float> values,
-            std::span<const float> more, float factor, std::uint32_t shift,
-            std::span<std::byte> packed);
-void decode(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-            const Dithers& dithers, std::int32_t constant, float factor, std::span<float> mean);
-void residual(const Shared& shared, const Block& block, std::span<const std::byte> packed,
-              std::uint32_t shift, float factor, std::span<const float> values,
-              std::span<float> rest);
+void encode(const Shared& shared, std::uint32_t shift, const Encoding& one);
+void decode(const Shared& shared, const Dithers& dithers, const Decoding& one);
+void keep(const Shared& shared, std::uint32_t shift, const Keeping& one);
 }  // namespace scalar
 
 }  // namespace sluice::dither

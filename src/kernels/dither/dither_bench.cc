@@ -17,7 +17,7 @@ constexpr std::uint32_t kChunk = 1u << 16;
 struct Setting {
   std::vector<float> values = std::vector<float>(kCount);
   std::vector<float> other = std::vector<float>(kCount);
-  std::vector<std::int16_t> signs = std::vector<std::int16_t>(kBlockMax, 1);
+  Signs signs{};
   std::vector<std::byte> packed = std::vector<std::byte>(kChunk);
   std::vector<std::int32_t> twice = std::vector<std::int32_t>(kSize, 60);
   std::vector<float> energies = std::vector<float>(kChunk / kSize);
@@ -33,7 +33,7 @@ void per_chunk(benchmark::State& state, Level level, const Work& work) {
   const ScopedLevel scoped(level);
   Setting setting;
   for (std::size_t i = 0; i < kCount; ++i) setting.values[i] = std::sin(static_cast<float>(i));
-  for (std::size_t i = 0; i < kSize; ++i) setting.signs[i] = i % 3 == 0 ? -1 : 1;
+  draw_signs(RandomStream(1, Purpose::sign, kShared), kSize, setting.signs);
   bench::against_memcpy(state, kCount, [&] {
     for (std::size_t at = 0; at < kCount; at += kChunk) work(setting, at);
   });
@@ -57,7 +57,8 @@ void energies(benchmark::State& state, Level level) {
 void encode_blocks(benchmark::State& state, Level level, unsigned width) {
   per_chunk(state, level, [width](Setting& s, std::size_t at) {
     each_block(s, at, width, [&](const Block& block, auto values, auto, auto packed) {
-      encode(s.shared, block, values, {}, 300.0f, 32, packed);
+      const Encoding one{block, 300.0f, values, {}, packed};
+      encode(s.shared, 32, {&one, 1});
     });
   });
 }
@@ -68,7 +69,8 @@ void encode_4(benchmark::State& state, Level level) { encode_blocks(state, level
 void decode_blocks(benchmark::State& state, Level level) {
   per_chunk(state, level, [](Setting& s, std::size_t at) {
     each_block(s, at, 4, [&](const Block& block, auto, auto other, auto) {
-      decode(s.shared, block, s.twice, {8, 0, {}}, -30000, 1e-6f, other);
+      const Decoding one{block, {1e-6f, -0.01f}, s.twice, other};
+      decode(s.shared, {8, 0, {}}, {&one, 1});
     });
   });
 }
@@ -76,7 +78,8 @@ void decode_blocks(benchmark::State& state, Level level) {
 void residual_blocks(benchmark::State& state, Level level) {
   per_chunk(state, level, [](Setting& s, std::size_t at) {
     each_block(s, at, 4, [&](const Block& block, auto values, auto other, auto packed) {
-      residual(s.shared, block, packed, 32, 1e-6f, values, other);
+      const Keeping one{block, {1e-6f, -0.01f}, packed, values, other};
+      keep(s.shared, 32, {&one, 1});
     });
   });
 }

@@ -26,72 +26,82 @@ HWY_INLINE VF TransformLanes(VF v) {
   return v;
 }
 
-template <std::size_t kVectors>
-HWY_INLINE void Transform(VF (&v)[kVectors]) {
-  for (VF& one : v) one = TransformLanes(one);
-  for (std::size_t h = 1; h < kVectors; h *= 2) {
-    for (std::size_t at = 0; at < kVectors; at += 2 * h) {
-      for (std::size_t i = at; i < at + h; ++i) {
-        const VF sum = hn::Add(v[i], v[i + h]);
-        v[i + h] = hn::Sub(v[i], v[i + h]);
-        v[i] = sum;
-      }
+// Between vectors, at distances kFrom, 2·kFrom, …
+template <std::size_t kFrom, std::size_t kVectors>
+HWY_INLINE void ButterfliesFrom(VF (&v)[kVectors]) {
+  if constexpr (kFrom < kVectors) {
+    SLUICE_UNROLL
+    for (std::size_t pair = 0; pair < kVectors / 2; ++pair) {
+      const std::size_t i = pair / kFrom * 2 * kFrom + pair % kFrom;
+      // The difference as a fused product with −1, for the same reason.
+      const VF sum = hn::Add(v[i], v[i + kFrom]);
+      v[i + kFrom] = hn::NegMulAdd(v[i + kFrom], hn::Set(DF(), 1.0f), v[i]);
+      v[i] = sum;
     }
+    ButterfliesFrom<2 * kFrom>(v);
   }
 }
 
-// d(U) of all coordinates of the block.
+template <std::size_t kVectors>
+HWY_INLINE void Transform(VF (&v)[kVectors]) {
+  SLUICE_UNROLL
+  for (VF& one : v) one = TransformLanes(one);
+  ButterfliesFrom<1>(v);
+}
+
+// b(U) of all coordinates of the block. Bytes are multiplied as the halves of 16-bit words.
 HWY_INLINE void DrawTaken(const Shared& shared, const Block& block, const Dithers& dithers,
-                          std::uint16_t* HWY_RESTRICT taken) {
+                          std::uint8_t* HWY_RESTRICT taken) {
+  if (dithers.times == 1) return DrawDithers(shared, block, dithers.plus, taken);
+  DrawDithers(shared, block, 0, taken);
   const hn::RebindToUnsigned<D16> d;
-  const hn::Half<D8> half;
-  HWY_ALIGN std::uint8_t draws[kBlockMax];
-  DrawDithers(shared, block, 0, draws);
   const auto times = hn::Set(d, static_cast<std::uint16_t>(dithers.times));
-  const auto plus = hn::Set(d, static_cast<std::uint16_t>(dithers.plus));
-  const auto mask = hn::Set(d, std::uint16_t{255});
-  for (std::size_t i = 0; i < block.size; i += kShorts) {
-    const auto u = hn::PromoteTo(d, hn::Load(half, draws + i));
-    const auto turned = hn::And(hn::Add(hn::Mul(u, times), plus), mask);
-    hn::Store(hn::Add(turned, turned), d, taken + i);
+  const auto low = hn::Set(d, std::uint16_t{255});
+  const V8 plus = hn::Set(D8(), static_cast<std::uint8_t>(dithers.plus));
+  for (std::size_t i = 0; i < block.size; i += kBytes) {
+    const auto pairs = hn::BitCast(d, hn::Load(D8(), taken + i));
+    const auto even = hn::And(hn::Mul(pairs, times), low);
+    const auto odd = hn::Mul(hn::AndNot(low, pairs), times);
+    hn::Store(hn::Add(hn::BitCast(D8(), hn::Or(even, odd)), plus), D8(), taken + i);
   }
 }
 
 // What the decoder knows of one block.
 struct Numbers {
   const std::int32_t* twice;
-  const std::uint16_t* taken;
-  V32 constant;
+  const std::uint8_t* taken;
   VF factor;
+  VF centre;
 
   HWY_INLINE VF operator()(std::size_t at) const {
-    const hn::Rebind<std::uint16_t, D32> half;
-    const V32 sums = hn::ShiftLeft<8>(hn::LoadU(D32(), twice + at));
-    const V32 less = hn::PromoteTo(D32(), hn::Load(half, taken + at));
-    const V32 number = hn::Sub(hn::Add(sums, constant), less);
-    return hn::Mul(hn::ConvertTo(DF(), number), factor);
+    const hn::Rebind<std::uint8_t, D32> quarter;
+    const V32 sums = hn::ShiftLeft<7>(hn::LoadU(D32(), twice + at));
+    const V32 less = hn::PromoteTo(D32(), hn::Load(quarter, taken + at));
+    return hn::MulAdd(hn::ConvertTo(DF(), hn::Sub(sums, less)), factor, centre);
   }
 };
 
 // Turns minus where the block's sign is.
-HWY_INLINE VF WithSigns(VF v, const std::int16_t* signs) {
-  const hn::Rebind<std::int16_t, D32> half;
-  const V32 wide = hn::PromoteTo(D32(), hn::LoadU(half, signs));
-  return hn::Xor(v, hn::And(hn::BitCast(DF(), wide), hn::Set(DF(), -0.0f)));
+HWY_INLINE VF WithSigns(VF v, const std::uint32_t* bits) {
+  const hn::RebindToUnsigned<DF> d;
+  return hn::Xor(v, hn::BitCast(DF(), hn::Load(d, bits)));
 }
 
 constexpr std::size_t kInRegisters = 256;  // coordinates: 16 vectors of AVX-512
 
 // Transforms kInRegisters coordinates (or the whole block) at a time, then the larger distances.
 template <std::size_t kSize, class Store>
-HWY_INLINE void DecodeBlock(const Numbers& numbers, const std::int16_t* signs, const Store& store) {
+HWY_INLINE void DecodeBlock(const Numbers& numbers, const std::uint32_t* signs,
+                            const Store& store) {
   constexpr std::size_t kRun = std::min(kSize, kInRegisters);
   constexpr std::size_t kVectors = kRun / kFloats;
   HWY_ALIGN float values[kSize];
   for (std::size_t run = 0; run < kSize; run += kRun) {
     VF v[kVectors];
+    SLUICE_UNROLL
     for (std::size_t i = 0; i < kVectors; ++i) v[i] = numbers(run + i * kFloats);
     Transform(v);
+    SLUICE_UNROLL
     for (std::size_t i = 0; i < kVectors; ++i) {
       const std::size_t at = run + i * kFloats;
       if constexpr (kSize == kRun) {
@@ -105,31 +115,14 @@ HWY_INLINE void DecodeBlock(const Numbers& numbers, const std::int16_t* signs, c
     for (std::size_t at = 0; at < kRun; at += kFloats) {
       constexpr std::size_t kRuns = kSize / kRun;
       VF v[kRuns];
+      SLUICE_UNROLL
       for (std::size_t i = 0; i < kRuns; ++i) v[i] = hn::Load(DF(), values + at + i * kRun);
-      for (std::size_t h = 1; h < kRuns; h *= 2) {
-        for (std::size_t i = 0; i < kRuns; ++i) {
-          if ((i & h) != 0) continue;
-          const VF sum = hn::Add(v[i], v[i + h]);
-          v[i + h] = hn::Sub(v[i], v[i + h]);
-          v[i] = sum;
-        }
-      }
+      ButterfliesFrom<1>(v);
+      SLUICE_UNROLL
       for (std::size_t i = 0; i < kRuns; ++i) {
         store(at + i * kRun, WithSigns(v[i], signs + at + i * kRun));
       }
     }
-  }
-}
-
-template <class Store>
-HWY_INLINE void DecodeSize(std::uint32_t size, const Numbers& numbers, const std::int16_t* signs,
-                           const Store& store) {
-  switch (size) {
-    case 64: return DecodeBlock<64>(numbers, signs, store);
-    case 128: return DecodeBlock<128>(numbers, signs, store);
-    case 256: return DecodeBlock<256>(numbers, signs, store);
-    case 512: return DecodeBlock<512>(numbers, signs, store);
-    default: return DecodeBlock<1024>(numbers, signs, store);
   }
 }
 
@@ -147,32 +140,70 @@ struct StoreRest {
   }
 };
 
-void Decode(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-            const Dithers& dithers, std::int32_t constant, float factor, std::span<float> mean) {
-  // Only where somebody is missing: looked up one by one.
-  if (!dithers.table.empty()) {
-    return scalar::decode(shared, block, twice, dithers, constant, factor, mean);
+template <std::size_t kSize>
+HWY_INLINE void DecodeRun(const Shared& shared, const Dithers& dithers,
+                          std::span<const Decoding> blocks) {
+  HWY_ALIGN std::uint8_t taken[kSize];
+  for (const Decoding& one : blocks) {
+    DrawTaken(shared, one.block, dithers, taken);
+    const Numbers numbers{one.twice.data(), taken, hn::Set(DF(), one.affine.factor),
+                          hn::Set(DF(), one.affine.centre)};
+    DecodeBlock<kSize>(numbers, shared.signs.bits.data(), StoreMean{one.mean.data()});
   }
-  HWY_ALIGN std::uint16_t taken[kBlockMax];
-  DrawTaken(shared, block, dithers, taken);
-  const Numbers numbers{twice.data(), taken, hn::Set(D32(), constant), hn::Set(DF(), factor)};
-  DecodeSize(block.size, numbers, shared.signs.data(), StoreMean{mean.data()});
 }
 
-void Residual(const Shared& shared, const Block& block, std::span<const std::byte> packed,
-              std::uint32_t shift, float factor, std::span<const float> values,
-              std::span<float> rest) {
-  HWY_ALIGN std::uint8_t codes[kBlockMax];
-  lanes::unpack(packed, block.width, std::span<std::uint8_t>(codes, block.size));
-  HWY_ALIGN std::int32_t twice[kBlockMax];
-  for (std::size_t i = 0; i < block.size; i += kFloats) {
-    const hn::Rebind<std::uint8_t, D32> quarter;
-    const V32 wide = hn::PromoteTo(D32(), hn::Load(quarter, codes + i));
-    hn::Store(hn::Add(wide, wide), D32(), twice + i);
+template <std::size_t kSize>
+HWY_INLINE void KeepRun(const Shared& shared, std::uint32_t shift,
+                        std::span<const Keeping> blocks) {
+  HWY_ALIGN std::uint8_t codes[kSize];
+  HWY_ALIGN std::int32_t twice[kSize];
+  HWY_ALIGN std::uint8_t taken[kSize];
+  for (const Keeping& one : blocks) {
+    lanes::unpack(one.packed, one.block.width, std::span<std::uint8_t>(codes));
+    for (std::size_t i = 0; i < kSize; i += kFloats) {
+      const hn::Rebind<std::uint8_t, D32> quarter;
+      const V32 wide = hn::PromoteTo(D32(), hn::Load(quarter, codes + i));
+      hn::Store(hn::Add(wide, wide), D32(), twice + i);
+    }
+    DrawDithers(shared, one.block, shift, taken);
+    const Numbers numbers{twice, taken, hn::Set(DF(), one.affine.factor),
+                          hn::Set(DF(), one.affine.centre)};
+    DecodeBlock<kSize>(numbers, shared.signs.bits.data(),
+                       StoreRest{one.values.data(), one.rest.data()});
   }
-  HWY_ALIGN std::uint16_t taken[kBlockMax];
-  DrawTaken(shared, block, {1, shift, {}}, taken);
-  const Numbers numbers{twice, taken, hn::Set(D32(), own_constant(block.width)),
-                        hn::Set(DF(), factor)};
-  DecodeSize(block.size, numbers, shared.signs.data(), StoreRest{values.data(), rest.data()});
+}
+
+void Decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks) {
+  // Only where somebody is missing: looked up one by one.
+  if (!dithers.table.empty()) {
+    for (const Decoding& one : blocks) scalar::decode(shared, dithers, one);
+    return;
+  }
+  EachRun(
+      blocks, [](const Decoding& one) { return one.mean.size(); },
+      [&](std::span<const Decoding> run) {
+        switch (run.front().block.size) {
+          case 64: return DecodeRun<64>(shared, dithers, run);
+          case 128: return DecodeRun<128>(shared, dithers, run);
+          case 256: return DecodeRun<256>(shared, dithers, run);
+          case 512: return DecodeRun<512>(shared, dithers, run);
+          default: return DecodeRun<1024>(shared, dithers, run);
+        }
+      },
+      [&](const Decoding& one) { scalar::decode(shared, dithers, one); });
+}
+
+void Keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks) {
+  EachRun(
+      blocks, [](const Keeping& one) { return one.rest.size(); },
+      [&](std::span<const Keeping> run) {
+        switch (run.front().block.size) {
+          case 64: return KeepRun<64>(shared, shift, run);
+          case 128: return KeepRun<128>(shared, shift, run);
+          case 256: return KeepRun<256>(shared, shift, run);
+          case 512: return KeepRun<512>(shared, shift, run);
+          default: return KeepRun<1024>(shared, shift, run);
+        }
+      },
+      [&](const Keeping& one) { scalar::keep(shared, shift, one); });
 }

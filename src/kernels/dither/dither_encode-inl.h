@@ -23,6 +23,7 @@ HWY_INLINE void DrawDithers(const Shared& shared, const Block& block, std::uint3
     const BlockKey key = shared.dithers.block((first + at) / kRandomBlock);
     const std::size_t from = (first + at) % kRandomBlock / kDrawLanes;
     const std::size_t vectors = std::min<std::size_t>(block.size / 4, kRandomBlock) / kDrawLanes;
+    SLUICE_UNROLL
     for (std::size_t v = 0; v < vectors; ++v) {
       const V8 bytes = hn::BitCast(D8(), Draw(key, Spread(from + v)));
       hn::Store(hn::Add(bytes, shifts), D8(), dithers + at * 4 + v * kBytes);
@@ -30,12 +31,16 @@ HWY_INLINE void DrawDithers(const Shared& shared, const Block& block, std::uint3
   }
 }
 
-// x·factor + 1.5·2^23: the rounded value is in the lower 16 bits of each lane.
+// Encoding is arithmetic; what comes next is fetched from memory meanwhile.
+constexpr std::size_t kAhead = (std::size_t{16} << 10) / sizeof(float);
+
+// The rounded value is in the lower 16 bits of each lane.
 template <bool kMore>
 HWY_INLINE V16 RoundedLanes(const float* values, const float* more, VF factor) {
+  __builtin_prefetch(values + kAhead, 0, 2);
   VF x = hn::LoadU(DF(), values);
   if constexpr (kMore) x = hn::Add(x, hn::LoadU(DF(), more));
-  return hn::BitCast(D16(), hn::Add(hn::Mul(x, factor), hn::Set(DF(), 12582912.0f)));
+  return hn::BitCast(D16(), hn::MulAdd(x, factor, hn::Set(DF(), 12582912.0f)));
 }
 
 HWY_INLINE void Butterfly(V16& a, V16& b) {
@@ -71,45 +76,75 @@ HWY_INLINE V16 AlternatingSigns() {
   return hn::Load(D16(), kSigns.data());
 }
 
+// Between vectors, at distances kFrom, 2·kFrom, …
+template <std::size_t kFrom, std::size_t kVectors>
+HWY_INLINE void ButterfliesFrom(V16 (&v)[kVectors]) {
+  if constexpr (kFrom < kVectors) {
+    SLUICE_UNROLL
+    for (std::size_t pair = 0; pair < kVectors / 2; ++pair) {
+      const std::size_t i = pair / kFrom * 2 * kFrom + pair % kFrom;
+      Butterfly(v[i], v[i + kFrom]);
+    }
+    ButterfliesFrom<2 * kFrom>(v);
+  }
+}
+
 // The wrapping transform; the order of its stages does not matter.
 template <std::size_t kVectors>
 HWY_INLINE void Transform(V16 (&v)[kVectors]) {
+  SLUICE_UNROLL
   for (std::size_t i = 0; i < kVectors; i += 2) {
     ButterflyAndTurn(v[i], v[i + 1]);
     ButterflyAndTurn(v[i], v[i + 1]);
     ButterflyAndTurn(v[i], v[i + 1]);
     ButterflyAndTurn(v[i], v[i + 1]);
   }
-  for (std::size_t h = 2; h < kVectors; h *= 2) {
-    for (std::size_t at = 0; at < kVectors; at += 2 * h) {
-      for (std::size_t i = at; i < at + h; ++i) Butterfly(v[i], v[i + h]);
-    }
-  }
+  ButterfliesFrom<2>(v);
   const V16 blocks = AlternatingSigns<8>();
+  SLUICE_UNROLL
   for (V16& one : v) one = ButterflyInside(one, hn::SwapAdjacentBlocks(one), blocks);
   if constexpr (kShorts == 32) {
     const V16 halves = AlternatingSigns<16>();
+    SLUICE_UNROLL
     for (V16& one : v) one = ButterflyInside(one, hn::ConcatLowerUpper(D16(), one, one), halves);
   }
 }
 
-// Codes of one vector of rotated values.
+constexpr std::int32_t centre_of(unsigned width) { return (1 << width) * 128 - 128; }
+
+// Codes of one vector of rotated values, before the clamp from above. Up to 7 bits everything fits
+// 16: (y·M + 2^11) >> 12 is a fixed-point product of y and 8·M, or of 2·y and 4·M where 8·M does
+// not fit; where a sum saturates the clamp would have cut it as well.
+template <bool kDoubled>
 class Quantiser {
  public:
   explicit HWY_INLINE Quantiser(unsigned width)
+      : multiplier_(
+            hn::Set(D16(), static_cast<std::int16_t>(kMultiplier[width] * (kDoubled ? 4 : 8)))),
+        centre_(hn::Set(D16(), static_cast<std::int16_t>(centre_of(width)))) {}
+
+  HWY_INLINE V16 operator()(V16 y, V16 dithers) const {
+    if constexpr (kDoubled) y = hn::SaturatedAdd(y, y);
+    const V16 scaled = hn::MulFixedPoint15(y, multiplier_);
+    return hn::ShiftRight<8>(hn::SaturatedAdd(scaled, hn::Add(dithers, centre_)));
+  }
+
+ private:
+  V16 multiplier_;
+  V16 centre_;
+};
+
+// The same for 8 bits, in 32: one multiply-add makes y·M_w + U·2^12 of each pair.
+class WideQuantiser {
+ public:
+  explicit HWY_INLINE WideQuantiser(unsigned width)
       : multipliers_(
             hn::BitCast(D16(), hn::Set(D32(), kMultiplier[width] + (std::int32_t{4096} << 16)))),
-        centre_(hn::Set(D32(), ((((1 << width) * 128) - 128) << 12) + (1 << 11))),
-        top_(hn::Set(D16(), static_cast<std::int16_t>((1 << width) - 1))) {}
+        centre_(hn::Set(D32(), (centre_of(width) << 12) + (1 << 11))) {}
 
-  // One multiply-add makes y·M_w + U·2^12 of each pair.
-  HWY_INLINE V16 operator()(V16 y, const std::uint8_t* dithers) const {
-    const hn::Half<D8> half;
-    const V16 u = hn::PromoteTo(D16(), hn::Load(half, dithers));
-    const V32 low = Scaled(hn::InterleaveLower(D16(), y, u));
-    const V32 high = Scaled(hn::InterleaveUpper(D16(), y, u));
-    const V16 codes = hn::ReorderDemote2To(D16(), low, high);
-    return hn::Min(hn::Max(codes, hn::Zero(D16())), top_);
+  HWY_INLINE V16 operator()(V16 y, V16 dithers) const {
+    return hn::ReorderDemote2To(D16(), Scaled(hn::InterleaveLower(D16(), y, dithers)),
+                                Scaled(hn::InterleaveUpper(D16(), y, dithers)));
   }
 
  private:
@@ -121,8 +156,20 @@ class Quantiser {
 
   V16 multipliers_;
   V32 centre_;
-  V16 top_;
 };
+
+template <class AnyQuantiser, std::size_t kVectors>
+HWY_INLINE void QuantiseAll(const AnyQuantiser& quantiser, unsigned width, const V16 (&v)[kVectors],
+                            const std::uint8_t* dithers, std::uint8_t* HWY_RESTRICT codes) {
+  const hn::Half<D8> half;
+  const auto top = hn::Set(half, static_cast<std::uint8_t>((1u << width) - 1));
+  SLUICE_UNROLL
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    const V16 u = hn::PromoteTo(D16(), hn::Load(half, dithers + i * kShorts));
+    const auto bytes = hn::DemoteTo(half, quantiser(v[i], u));
+    hn::Store(hn::Min(bytes, top), half, codes + i * kShorts);
+  }
+}
 
 template <std::size_t kVectors, bool kMore>
 HWY_INLINE void EncodeBlock(const Shared& shared, const Block& block, const float* values,
@@ -132,48 +179,90 @@ HWY_INLINE void EncodeBlock(const Shared& shared, const Block& block, const floa
   DrawDithers(shared, block, shift, dithers);
   const VF factors = hn::Set(DF(), factor);
   V16 v[kVectors];
+  SLUICE_UNROLL
   for (std::size_t i = 0; i < kVectors; ++i) {
     const std::size_t at = i * kShorts;
     const V16 low = RoundedLanes<kMore>(values + at, more + at, factors);
     const V16 high = RoundedLanes<kMore>(values + at + kFloats, more + at + kFloats, factors);
-    v[i] = hn::Mul(hn::ConcatEven(D16(), high, low), hn::LoadU(D16(), shared.signs.data() + at));
+    const V16 signs = hn::Load(D16(), shared.signs.factors.data() + at);
+    v[i] = hn::Mul(hn::ConcatEven(D16(), high, low), signs);
   }
   Transform(v);
-  const Quantiser quantiser(block.width);
-  for (std::size_t i = 0; i < kVectors; i += 2) {
-    const V16 low = quantiser(v[i], dithers + i * kShorts);
-    const V16 high = quantiser(v[i + 1], dithers + (i + 1) * kShorts);
-    const V8 both = hn::ConcatEven(D8(), hn::BitCast(D8(), high), hn::BitCast(D8(), low));
-    hn::Store(both, D8(), codes + i * kShorts);
+  if (block.width == kWidthMax) {
+    QuantiseAll(WideQuantiser(block.width), block.width, v, dithers, codes);
+  } else if (block.width == kWidthMax - 1) {
+    QuantiseAll(Quantiser<true>(block.width), block.width, v, dithers, codes);
+  } else {
+    QuantiseAll(Quantiser<false>(block.width), block.width, v, dithers, codes);
+  }
+}
+
+// The commonest width, without a call.
+HWY_INLINE void PackNibbles(const std::uint8_t* codes, std::size_t count,
+                            std::span<std::byte> packed) {
+  const hn::RebindToUnsigned<D16> d;
+  const hn::Half<D8> half;
+  auto* into = static_cast<std::uint8_t*>(static_cast<void*>(packed.data()));
+  for (std::size_t i = 0; i < count; i += kBytes) {
+    const auto pairs = hn::BitCast(d, hn::Load(D8(), codes + i));
+    hn::StoreU(hn::TruncateTo(half, hn::Or(pairs, hn::ShiftRight<4>(pairs))), half, into + i / 2);
+  }
+}
+
+// All blocks of one kind, in one loop: a processor then works on two of them at once.
+template <std::size_t kSize, bool kMore>
+HWY_INLINE void EncodeRun(const Shared& shared, std::uint32_t shift,
+                          std::span<const Encoding> blocks) {
+  HWY_ALIGN std::uint8_t codes[kSize];
+  for (const Encoding& one : blocks) {
+    EncodeBlock<kSize / kShorts, kMore>(shared, one.block, one.values.data(), one.more.data(),
+                                        one.factor, shift, codes);
+    if (one.block.width == 4) {
+      PackNibbles(codes, kSize, one.packed);
+    } else {
+      lanes::pack(std::span<const std::uint8_t>(codes, kSize), one.block.width, one.packed);
+    }
   }
 }
 
 template <bool kMore>
-HWY_INLINE void EncodeSize(const Shared& shared, const Block& block, const float* values,
-                           const float* more, float factor, std::uint32_t shift,
-                           std::uint8_t* HWY_RESTRICT codes) {
-  switch (block.size) {
-    case 64:
-      return EncodeBlock<64 / kShorts, kMore>(shared, block, values, more, factor, shift, codes);
-    case 128:
-      return EncodeBlock<128 / kShorts, kMore>(shared, block, values, more, factor, shift, codes);
-    case 256:
-      return EncodeBlock<256 / kShorts, kMore>(shared, block, values, more, factor, shift, codes);
-    case 512:
-      return EncodeBlock<512 / kShorts, kMore>(shared, block, values, more, factor, shift, codes);
-    default:
-      return EncodeBlock<1024 / kShorts, kMore>(shared, block, values, more, factor, shift, codes);
+HWY_INLINE void EncodeSize(const Shared& shared, std::uint32_t shift,
+                           std::span<const Encoding> blocks) {
+  switch (blocks.front().block.size) {
+    case 64: return EncodeRun<64, kMore>(shared, shift, blocks);
+    case 128: return EncodeRun<128, kMore>(shared, shift, blocks);
+    case 256: return EncodeRun<256, kMore>(shared, shift, blocks);
+    case 512: return EncodeRun<512, kMore>(shared, shift, blocks);
+    default: return EncodeRun<1024, kMore>(shared, shift, blocks);
   }
 }
 
-void Encode(const Shared& shared, const Block& block, std::span<const float> values,
-            std::span<const float> more, float factor, std::uint32_t shift,
-            std::span<std::byte> packed) {
-  HWY_ALIGN std::uint8_t codes[kBlockMax];
-  if (more.empty()) {
-    EncodeSize<false>(shared, block, values.data(), values.data(), factor, shift, codes);
-  } else {
-    EncodeSize<true>(shared, block, values.data(), more.data(), factor, shift, codes);
+// Calls each(first, count) for runs of blocks of one kind: the vectors' of one size, or others.
+template <class Any, class Count, class Vectors, class Scalar>
+HWY_INLINE void EachRun(std::span<const Any> blocks, const Count& count, const Vectors& vectors,
+                        const Scalar& scalar) {
+  std::size_t at = 0;
+  while (at < blocks.size()) {
+    if (!IsForVectors(blocks[at].block, count(blocks[at]))) {
+      scalar(blocks[at++]);
+      continue;
+    }
+    std::size_t end = at + 1;
+    while (end < blocks.size() && blocks[end].block.size == blocks[at].block.size &&
+           IsForVectors(blocks[end].block, count(blocks[end]))) {
+      ++end;
+    }
+    vectors(blocks.subspan(at, end - at));
+    at = end;
   }
-  lanes::pack(std::span<const std::uint8_t>(codes, block.size), block.width, packed);
+}
+
+void Encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks) {
+  EachRun(
+      blocks, [](const Encoding& one) { return one.values.size(); },
+      [&](std::span<const Encoding> run) {
+        if (run.front().more.empty()) return EncodeSize<false>(shared, shift, run);
+        EncodeSize<true>(shared, shift, run);
+      },
+      [&](const Encoding& one) { scalar::encode(shared, shift, one); });
 }

@@ -1,6 +1,7 @@
 // The specification of dithered codes.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "kernels/dither/dither.h"
 #include "kernels/lanes/lanes.h"
@@ -35,39 +36,39 @@ void transform(std::span<T> values) {
   }
 }
 
-std::uint16_t rounded(float product) {
-  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(product + kRounder));
+std::uint16_t rounded(float value, float factor) {
+  const float sum = std::fma(value, factor, kRounder);
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(sum));
 }
 
 // The decoder up to the signs.
 void unrotate(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-              const Dithers& dithers, std::int32_t constant, float factor,
-              std::span<float> values) {
+              const Dithers& dithers, Affine affine, std::span<float> values) {
   Bytes draws;
   draw_dithers(shared, block, draws);
   for (std::uint32_t i = 0; i < block.size; ++i) {
     const auto taken =
         dithers.table.empty()
-            ? static_cast<std::int32_t>(2 * ((dithers.times * draws[i] + dithers.plus) % kSteps))
+            ? static_cast<std::int32_t>((dithers.times * draws[i] + dithers.plus) % kSteps)
             : dithers.table[draws[i]];
-    values[i] = static_cast<float>(256 * twice[i] + constant - taken) * factor;
+    const auto number = static_cast<float>(128 * twice[i] - taken);
+    values[i] = std::fma(number, affine.factor, affine.centre);
   }
   transform(values);
   for (std::uint32_t i = 0; i < block.size; ++i) {
-    if (shared.signs[i] < 0) values[i] = -values[i];
+    if (shared.signs.bits[i] != 0) values[i] = -values[i];
   }
 }
 
 }  // namespace
 
-void encode(const Shared& shared, const Block& block, std::span<const float> values,
-            std::span<const float> more, float factor, std::uint32_t shift,
-            std::span<std::byte> packed) {
+void encode(const Shared& shared, std::uint32_t shift, const Encoding& one) {
+  const Block& block = one.block;
   std::array<std::uint16_t, kBlockMax> rotated{};
-  for (std::uint32_t i = 0; i < values.size(); ++i) {
-    const float x = more.empty() ? values[i] : values[i] + more[i];
-    const std::uint16_t value = rounded(x * factor);
-    rotated[i] = static_cast<std::uint16_t>(shared.signs[i] < 0 ? -value : value);
+  for (std::uint32_t i = 0; i < one.values.size(); ++i) {
+    const float x = one.more.empty() ? one.values[i] : one.values[i] + one.more[i];
+    const std::uint16_t value = rounded(x, one.factor);
+    rotated[i] = static_cast<std::uint16_t>(shared.signs.factors[i] < 0 ? -value : value);
   }
   transform(std::span(rotated).first(block.size));
   Bytes draws;
@@ -81,27 +82,28 @@ void encode(const Shared& shared, const Block& block, std::span<const float> val
     const std::int32_t scaled = y * kMultiplier[block.width] + centre + dither * 4096;
     codes[i] = static_cast<std::uint8_t>(std::clamp(scaled >> 20, 0, top));
   }
-  lanes::scalar::pack(std::span<const std::uint8_t>(codes).first(block.size), block.width, packed);
+  lanes::scalar::pack(std::span<const std::uint8_t>(codes).first(block.size), block.width,
+                      one.packed);
 }
 
-void decode(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-            const Dithers& dithers, std::int32_t constant, float factor, std::span<float> mean) {
+void decode(const Shared& shared, const Dithers& dithers, const Decoding& one) {
   std::array<float, kBlockMax> values;
-  unrotate(shared, block, twice, dithers, constant, factor, std::span(values).first(block.size));
-  std::copy_n(values.begin(), mean.size(), mean.begin());
+  unrotate(shared, one.block, one.twice, dithers, one.affine,
+           std::span(values).first(one.block.size));
+  std::copy_n(values.begin(), one.mean.size(), one.mean.begin());
 }
 
-void residual(const Shared& shared, const Block& block, std::span<const std::byte> packed,
-              std::uint32_t shift, float factor, std::span<const float> values,
-              std::span<float> rest) {
+void keep(const Shared& shared, std::uint32_t shift, const Keeping& one) {
+  const std::uint32_t size = one.block.size;
   Bytes codes;
-  lanes::scalar::unpack(packed, block.width, std::span(codes).first(block.size));
+  lanes::scalar::unpack(one.packed, one.block.width, std::span(codes).first(size));
   std::array<std::int32_t, kBlockMax> twice;
-  for (std::uint32_t i = 0; i < block.size; ++i) twice[i] = 2 * codes[i];
+  for (std::uint32_t i = 0; i < size; ++i) twice[i] = 2 * codes[i];
   std::array<float, kBlockMax> own;
-  unrotate(shared, block, twice, {1, shift, {}}, own_constant(block.width), factor,
-           std::span(own).first(block.size));
-  for (std::size_t i = 0; i < rest.size(); ++i) rest[i] = (values[i] + rest[i]) - own[i];
+  unrotate(shared, one.block, twice, {1, shift, {}}, one.affine, std::span(own).first(size));
+  for (std::size_t i = 0; i < one.rest.size(); ++i) {
+    one.rest[i] = (one.values[i] + one.rest[i]) - own[i];
+  }
 }
 
 }  // namespace sluice::dither::scalar

@@ -7,8 +7,16 @@
 #include "kernels/lanes/lanes.h"
 #include "kernels/level.h"
 
+// Vectors of a block are an array; only where its loops are unrolled whole do they stay registers.
+#if defined(__clang__)
+#define SLUICE_UNROLL _Pragma("unroll")
+#else
+#define SLUICE_UNROLL _Pragma("GCC unroll 64")
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dither/dither_simd.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -18,22 +26,22 @@ namespace sluice::dither::HWY_NAMESPACE {
 // The baseline is never chosen (it is Level::scalar) and has no vectors worth a loop.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-void Encode(const Shared& shared, const Block& block, std::span<const float> values,
-            std::span<const float> more, float factor, std::uint32_t shift,
-            std::span<std::byte> packed) {
-  scalar::encode(shared, block, values, more, factor, shift, packed);
+void Encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks) {
+  for (const Encoding& one : blocks) scalar::encode(shared, shift, one);
 }
-void Decode(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-            const Dithers& dithers, std::int32_t constant, float factor, std::span<float> mean) {
-  scalar::decode(shared, block, twice, dithers, constant, factor, mean);
+void Decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks) {
+  for (const Decoding& one : blocks) scalar::decode(shared, dithers, one);
 }
-void Residual(const Shared& shared, const Block& block, std::span<const std::byte> packed,
-              std::uint32_t shift, float factor, std::span<const float> values,
-              std::span<float> rest) {
-  scalar::residual(shared, block, packed, shift, factor, values, rest);
+void Keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks) {
+  for (const Keeping& one : blocks) scalar::keep(shared, shift, one);
 }
 
 #else
+
+// A block that the vectors take: whole ones of at least 64 coordinates.
+HWY_INLINE bool IsForVectors(const Block& block, std::size_t count) {
+  return block.size >= 64 && count == block.size;
+}
 
 #include "kernels/draws/draws-inl.h"
 
@@ -51,58 +59,68 @@ namespace sluice::dither {
 
 HWY_EXPORT(Encode);
 HWY_EXPORT(Decode);
-HWY_EXPORT(Residual);
+HWY_EXPORT(Keep);
 
 namespace {
 
-void check_block(const Shared& shared, const Block& block, std::size_t count) {
-  SLUICE_ASSERT(std::has_single_bit(block.size) && block.size >= kBlockMin &&
-                block.size <= kBlockMax);
-  SLUICE_ASSERT(block.element % block.size == 0 && count <= block.size);
-  SLUICE_ASSERT(block.width >= 1 && block.width <= kWidthMax);
-  SLUICE_ASSERT(shared.signs.size() == kBlockMax);
-}
-
-// A block that the vectors take: whole ones of at least 64 coordinates.
-bool is_for_vectors(const Block& block, std::size_t count) {
-  return kernel_level() != Level::scalar && block.size >= 64 && count == block.size;
+void check_block(const Block& block, std::size_t count) {
+  SLUICE_DASSERT(std::has_single_bit(block.size) && block.size >= kBlockMin &&
+                 block.size <= kBlockMax);
+  SLUICE_DASSERT(block.element % block.size == 0 && count <= block.size);
+  SLUICE_DASSERT(block.width >= 1 && block.width <= kWidthMax);
 }
 
 }  // namespace
 
-void encode(const Shared& shared, const Block& block, std::span<const float> values,
-            std::span<const float> more, float factor, std::uint32_t shift,
-            std::span<std::byte> packed) {
-  check_block(shared, block, values.size());
-  SLUICE_ASSERT(more.empty() || more.size() == values.size());
-  SLUICE_ASSERT(packed.size() >= block.size / 8 * block.width);
-  if (!is_for_vectors(block, values.size())) {
-    return scalar::encode(shared, block, values, more, factor, shift, packed);
+void draw_signs(const RandomStream& stream, std::uint32_t size, Signs& signs) {
+  SLUICE_ASSERT(size <= kBlockMax);
+  for (std::uint32_t i = 0; i < size; i += 32) {
+    const std::uint32_t word = stream.word(i / 32);
+    for (std::uint32_t j = 0; j < 32; ++j) {
+      const std::uint32_t minus = (word >> j) & 1;
+      signs.factors[i + j] = static_cast<std::int16_t>(1 - 2 * static_cast<int>(minus));
+      signs.bits[i + j] = minus << 31;
+    }
   }
-  HWY_DYNAMIC_DISPATCH(Encode)(shared, block, values, more, factor, shift, packed);
 }
 
-void decode(const Shared& shared, const Block& block, std::span<const std::int32_t> twice,
-            const Dithers& dithers, std::int32_t constant, float factor, std::span<float> mean) {
-  check_block(shared, block, mean.size());
-  SLUICE_ASSERT(twice.size() >= block.size);
+void encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks) {
+  for (const Encoding& one : blocks) {
+    check_block(one.block, one.values.size());
+    SLUICE_ASSERT(one.more.empty() || one.more.size() == one.values.size());
+    SLUICE_ASSERT(one.packed.size() >= one.block.size / 8 * one.block.width);
+  }
+  if (kernel_level() == Level::scalar) {
+    for (const Encoding& one : blocks) scalar::encode(shared, shift, one);
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(Encode)(shared, shift, blocks);
+}
+
+void decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks) {
   SLUICE_ASSERT(dithers.table.empty() || dithers.table.size() == kSteps);
-  if (!is_for_vectors(block, mean.size())) {
-    return scalar::decode(shared, block, twice, dithers, constant, factor, mean);
+  for (const Decoding& one : blocks) {
+    check_block(one.block, one.mean.size());
+    SLUICE_ASSERT(one.twice.size() >= one.block.size);
   }
-  HWY_DYNAMIC_DISPATCH(Decode)(shared, block, twice, dithers, constant, factor, mean);
+  if (kernel_level() == Level::scalar) {
+    for (const Decoding& one : blocks) scalar::decode(shared, dithers, one);
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(Decode)(shared, dithers, blocks);
 }
 
-void residual(const Shared& shared, const Block& block, std::span<const std::byte> packed,
-              std::uint32_t shift, float factor, std::span<const float> values,
-              std::span<float> rest) {
-  check_block(shared, block, rest.size());
-  SLUICE_ASSERT(values.size() == rest.size());
-  SLUICE_ASSERT(packed.size() >= block.size / 8 * block.width);
-  if (!is_for_vectors(block, rest.size())) {
-    return scalar::residual(shared, block, packed, shift, factor, values, rest);
+void keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks) {
+  for (const Keeping& one : blocks) {
+    check_block(one.block, one.rest.size());
+    SLUICE_ASSERT(one.values.size() == one.rest.size());
+    SLUICE_ASSERT(one.packed.size() >= one.block.size / 8 * one.block.width);
   }
-  HWY_DYNAMIC_DISPATCH(Residual)(shared, block, packed, shift, factor, values, rest);
+  if (kernel_level() == Level::scalar) {
+    for (const Keeping& one : blocks) scalar::keep(shared, shift, one);
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(Keep)(shared, shift, blocks);
 }
 
 }  // namespace sluice::dither

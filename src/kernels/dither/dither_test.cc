@@ -19,10 +19,9 @@ using Packed = std::vector<std::byte>;
 
 constexpr std::array<std::uint32_t, 7> kSizes{16, 32, 64, 128, 256, 512, 1024};
 
-std::vector<std::int16_t> random_signs(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::int16_t> signs(kBlockMax);
-  for (auto& sign : signs) sign = static_cast<std::int16_t>(random() % 2 == 0 ? 1 : -1);
+Signs random_signs(std::uint64_t seed) {
+  Signs signs;
+  draw_signs(RandomStream(seed, Purpose::sign, kShared), kBlockMax, signs);
   return signs;
 }
 
@@ -36,7 +35,7 @@ Floats normals(std::size_t count, unsigned seed, float scale = 1.0f) {
 
 // One block and everything it needs.
 struct Case {
-  std::vector<std::int16_t> signs = random_signs(7);
+  Signs signs = random_signs(7);
   Shared shared{signs, RandomStream(11, Purpose::dither, kShared)};
   Block block;
   Floats values;
@@ -51,9 +50,9 @@ struct Case {
   }
   [[nodiscard]] Packed encode(bool with_more, std::uint32_t shift) const {
     Packed packed(block.size / 8 * block.width);
-    dither::encode(shared, block, values,
-                   with_more ? std::span<const float>(more) : std::span<const float>{}, factor,
-                   shift, packed);
+    const Floats none;
+    const Encoding one{block, factor, values, with_more ? more : none, packed};
+    dither::encode(shared, shift, {&one, 1});
     return packed;
   }
   // In float64, from the definition: codes of an exact transform.
@@ -62,7 +61,7 @@ struct Case {
     for (std::size_t i = 0; i < block.size; ++i) {
       for (std::size_t j = 0; j < values.size(); ++j) {
         const int parity = std::popcount(i & j) % 2;
-        y[i] += (parity == 0 ? 1.0 : -1.0) * signs[j] * values[j];
+        y[i] += (parity == 0 ? 1.0 : -1.0) * signs.factors[j] * values[j];
       }
       y[i] *= factor;
     }
@@ -146,22 +145,25 @@ struct Decoded {
   Floats rest;
 };
 
-Decoded decode(const Case& test, const Packed& packed, const Dithers& dithers,
-               std::int32_t constant, float factor) {
+Decoded decode(const Case& test, const Packed& packed, const Dithers& dithers, Affine affine) {
   std::vector<std::int32_t> twice(test.block.size);
   for (std::uint32_t i = 0; i < test.block.size; ++i) {
     twice[i] = static_cast<std::int32_t>(2 * lanes::get(packed, i, test.block.width));
   }
   Decoded decoded{Floats(test.values.size()), test.more};
-  dither::decode(test.shared, test.block, twice, dithers, constant, factor, decoded.mean);
-  residual(test.shared, test.block, packed, dithers.plus, factor, test.values, decoded.rest);
+  const Decoding one{test.block, affine, twice, decoded.mean};
+  dither::decode(test.shared, dithers, {&one, 1});
+  const Keeping kept{test.block, affine, packed, test.values, decoded.rest};
+  dither::keep(test.shared, dithers.plus, {&kept, 1});
   return decoded;
 }
 
-// The decoder's factor for one contributor.
-float own_factor(const Case& test) {
+// The decoder's for one contributor.
+Affine own_affine(const Case& test) {
   const double step = 0x1p20 / kMultiplier[test.block.width];
-  return static_cast<float>(step / 512 / test.block.size / static_cast<double>(test.factor));
+  const double factor = step / 256 / test.block.size / static_cast<double>(test.factor);
+  const double top = std::exp2(test.block.width) - 1;
+  return {static_cast<float>(factor), static_cast<float>((255 - 256 * top) / 2 * factor)};
 }
 
 TEST(Dither, WhatIsDecodedIsWithinHalfAStepInRotatedCoordinates) {
@@ -169,7 +171,7 @@ TEST(Dither, WhatIsDecodedIsWithinHalfAStepInRotatedCoordinates) {
     Case test(size, 8, size, size + 5);
     for (float& value : test.values) value *= 0.5f;  // nothing is clamped
     const Packed packed = test.encode(false, 77);
-    const Decoded got = decode(test, packed, {1, 77, {}}, own_constant(8), own_factor(test));
+    const Decoded got = decode(test, packed, {1, 77, {}}, own_affine(test));
     Case back = test;
     back.values = got.mean;
     const auto wanted = test.rotated();
@@ -188,10 +190,10 @@ TEST(Dither, EveryLevelDecodesTheSameBits) {
       const Case test(size, 3, size, size + 9);
       const Packed packed = test.encode(false, 5);
       const ScopedLevel plain(Level::scalar);
-      const Decoded expected = decode(test, packed, dithers, -12345, 1.7e-6f);
+      const Decoded expected = decode(test, packed, dithers, {1.7e-6f, -0.01f});
       for (const Level level : available_levels()) {
         const ScopedLevel scoped(level);
-        const Decoded got = decode(test, packed, dithers, -12345, 1.7e-6f);
+        const Decoded got = decode(test, packed, dithers, {1.7e-6f, -0.01f});
         ASSERT_EQ(got.mean, expected.mean) << name_of(level) << ' ' << size;
         ASSERT_EQ(got.rest, expected.rest) << name_of(level) << ' ' << size;
       }
@@ -202,7 +204,7 @@ TEST(Dither, EveryLevelDecodesTheSameBits) {
 TEST(Dither, TheRestIsTheInputMinusTheOwnValue) {
   const Case test(256, 4, 256, 12);
   const Packed packed = test.encode(true, 64);
-  const Decoded got = decode(test, packed, {1, 64, {}}, own_constant(4), own_factor(test));
+  const Decoded got = decode(test, packed, {1, 64, {}}, own_affine(test));
   for (std::size_t i = 0; i < 256; ++i) {
     ASSERT_EQ(got.rest[i], (test.values[i] + test.more[i]) - got.mean[i]);
   }
@@ -222,7 +224,8 @@ TEST(Dither, ErrorsAreUnbiasedAndOfTheVarianceOfAStep) {
     const Packed packed = test.encode(false, 100);
     for (std::uint32_t i = 0; i < 64; ++i) {
       const double u = (dither_of(test, i) + 100) % 256;
-      const double value = lanes::get(packed, i, 3) - 4 + 0.5 - (u + 0.5) / 256 + 0.5;
+      const double code = lanes::get(packed, i, 3);
+      const double value = code - 4 + 0.5 - (u + 0.5) / 256 + 0.5;
       const double error = value - y[i] * kMultiplier[3] / 0x1p20;
       sum[i] += error;
       squares += error * error;

@@ -1,0 +1,78 @@
+// One chunk's trip: agree on the scales, then sum codes and, where there is no scale, floats.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "codec/arena.h"
+#include "codec/chunk.h"
+#include "codec/exchange.h"
+#include "codec/thc/layout.h"
+#include "codec/thc/scales.h"
+#include "codec/thc/settings.h"
+
+namespace sluice::thc {
+
+// Two steps: the blocks' keys by one max round, then all values. Coded blocks come first in the
+// value buffers, the others follow as float32, in a round of their own in the same step.
+class ThcExchange final : public Exchange {
+ public:
+  // The settings outlive the exchange.
+  ThcExchange(const Chunk& chunk, Arena& arena, const Settings& settings);
+  Result<Step> next(std::span<const Answer> answers) override;
+
+ private:
+  enum class At : std::uint8_t { start, keys, values };
+
+  // A block with its scale and where its lanes begin, among the codes or among the floats.
+  struct Job {
+    Block block;
+    Scale scale;
+    std::uint32_t lane = 0;
+  };
+  // Calls call(job) for every block in order.
+  template <class Call>
+  void each_job(Call call) const;
+
+  Result<Step> ask_keys();
+  Result<Step> ask_values(const Answer& answer);
+  Status adopt_keys(const Answer& answer);
+  void ask_rounds();
+
+  void encode(const Job& job);
+  void encode_codes(const Job& job);
+  void encode_floats(const Job& job);
+  void decode(std::span<const Answer> answers);
+  void keep_rest(const Job& job);
+  void decode_own(const Job& job, std::uint32_t at, std::span<float> into) const;
+
+  void rotate(const Block& block);
+  void unrotate(const Block& block, std::span<float> into);
+  std::span<const std::uint32_t> fill_signs(const Block& block);
+  void put_codes(std::uint32_t lane, std::span<const std::uint8_t> codes);
+  void get_codes(std::uint32_t lane, std::span<std::uint8_t> codes) const;
+
+  [[nodiscard]] bool is_rotated() const { return settings_.range == Range::norm; }
+
+  Chunk chunk_;
+  const Settings& settings_;
+  Blocks blocks_;
+  std::span<std::uint32_t> keys_;  // mine, then the agreed ones
+  std::span<std::byte> keys_up_;
+  std::span<std::byte> keys_down_;
+  std::span<std::byte> up_;  // codes, then floats
+  std::span<std::byte> down_;
+  std::span<float> work_;           // one rotated block
+  std::span<std::uint32_t> signs_;  // of one block
+  std::span<std::uint64_t> words_;  // of only_
+  Workers only_ = {};
+  std::uint32_t contributors_ = 1;
+  bool counted_ = false;
+  std::span<std::byte> floats_up_ = {};  // the part of up_ after the codes
+  At at_ = At::start;
+  std::size_t rounds_used_ = 0;
+  std::array<Round, 2> rounds_{};
+};
+
+}  // namespace sluice::thc

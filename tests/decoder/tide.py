@@ -1,0 +1,163 @@
+"""tide: src/codec/tide/README.md."""
+
+import math
+
+from codec import Codec
+from float32 import bits_of, energy, f32, log2, one, transform
+from lanes import pack, twice_sums, unpack
+
+EXACT = 4095  # The code of a block that travels as float32.
+OFFSET = (3, 7, 14, 21, 28, 35, 42, 49)
+GAIN = (0, 227, 353, 603, 1075, 1832, 3331, 5995, 10991)
+SIGNS, DITHER, RAISING = 1, 2, 4
+
+
+def cut(count, block):
+    """(first, size) of the blocks of a tensor."""
+    out, first = [], 0
+    while count - first >= 16:
+        out.append((first, min(block, 1 << log2(count - first))))
+        first += out[-1][1]
+    return out + [(first, 16)] * (first < count)
+
+
+def scale_code(x):
+    bits = bits_of([energy(x)])[0]
+    exponent, mantissa = bits >> 23, bits & 0x7FFFFF
+    if exponent in (0, 255):
+        return EXACT if exponent else 0
+    quarter = sum(t <= mantissa for t in (0x0B95C2, 0x25FED7, 0x45672B, 0x6AC0C7))
+    return 4 * (exponent - 127) + quarter - 4 * log2(len(x)) + 1200
+
+
+def root8(power):
+    """2^(power/8)"""
+    return math.ldexp(2.0 ** (power % 8 / 8), power // 8)
+
+
+def width_at(code, level):
+    return 0 if code in (0, EXACT) else sum(code - level >= offset for offset in OFFSET)
+
+
+class Tide(Codec):
+    def __init__(self, manifest):
+        super().__init__(manifest)
+        self.size, self.down = int(self.options["block"]), self.options["down"]
+        extra = self.options["extra"]
+        self.extra = max(1, log2(self.n) // 2) if extra == "auto" else int(extra)
+        self.extra *= self.down == "round"
+        self.blocks = cut(self.count, self.size) if self.count >= 16 else []
+        bits = math.floor(self.options["bits"] * self.count)
+        self.budget, self.kept = max(0, bits - 12 * len(self.blocks)), None
+
+    def take(self, steps):
+        if not self.blocks:
+            return self.floats(steps[0].pop(), [(0, self.count)], None, 0)
+        first, count = steps.pop(0), len(self.blocks)
+        agree = first.pop(0)
+        agree.expect(None, op="max", bits=12, count=count, grain=0)
+        agreed, members = unpack(agree.down, 12, count), agree.contributors()
+        own = [[scale_code(self.block(x, *b)) for b in self.blocks] for x in self.inputs]
+        assert not own or agree.up == [pack(codes, 12) for codes in own], "scale codes"
+        self.sign = [-1 if word >> bit & 1 else 1
+                     for word in self.words(SIGNS, self.size // 32) for bit in range(32)]
+        self.dither = [word >> byte & 255 for word in self.words(DITHER, self.count // 4 + 4)
+                       for byte in (0, 8, 16, 24)]
+        again = range(count)
+        if self.options["scales"] == "previous" and self.kept:
+            finite = [i for i in again if self.kept[i] != EXACT]
+            self.codes(first, self.kept, finite, None, own)
+            again = [i for i, (c, old) in enumerate(zip(agreed, self.kept))
+                     if abs(c - old) > 16 or (c == 0) != (old == 0) or c == EXACT]
+            for i in again:  # Their first codes are ignored.
+                at, size = self.blocks[i]
+                self.place(self.mean, at, [0.0] * size)
+                for k, x in enumerate(self.inputs):
+                    self.place(self.left[k], at, self.block(x, at, size))
+        assert not first, "rounds that the README does not know"
+        self.codes(steps[0] if steps else [], agreed, again, members, None)
+        self.kept = agreed
+
+    def codes(self, rounds, codes, which, only, own):
+        """The rounds of step 2 for the blocks in `which`."""
+        widths = self.widths(codes)
+        for width in range(1, 9):
+            blocks = [(*self.blocks[i], codes[i], i) for i in which if widths[i] == width]
+            if blocks:
+                self.lanes(rounds.pop(0), width, blocks, only, own)
+        exact = [self.blocks[i] for i in which if codes[i] == EXACT]
+        if exact:
+            self.floats(rounds.pop(0), exact, only, self.size)
+
+    def widths(self, codes):
+        """Bits of every block with these codes; the level follows from the codes kept, if any."""
+        sized = [(c, size) for c, (_, size) in zip(self.kept or codes, self.blocks)]
+
+        def total(level):
+            return sum(width_at(c, level) * size for c, size in sized)
+
+        low, level = 606, EXACT
+        while level - low > 1:
+            middle = (low + level) // 2
+            low, level = (low, middle) if total(middle) <= self.budget else (middle, level)
+        left, raised, bound, out = self.budget - total(level), 0, 0, []
+        raised = total(level - 1) - total(level)
+        if self.kept and raised:
+            share = min(1.0, left / raised)
+            spread = 4 * math.sqrt(share * (1 - share) / (raised / self.size))
+            bound = math.floor(max(0.0, share - spread) * 2.0**32)
+        words = self.words(RAISING, self.count // 16 + 1)
+        for c, (first, size) in zip(codes, self.blocks):
+            width = width_at(c, level)
+            if width_at(c, level - 1) > width:
+                if words[first // 16] < bound if self.kept else size <= left:
+                    left -= size
+                    width += 1
+            out.append(width)
+        return out
+
+    def lanes(self, round_, width, blocks, only, own):
+        round_.expect(only, op="lane_sum", bits=width, down=self.down, extra=self.extra,
+                      count=sum(size for _, size, _, _ in blocks), grain=self.size)
+        members = round_.contributors()
+        twice, at = twice_sums(round_, self.n), 0
+        for first, size, code, _ in blocks:
+            sums = twice[at : at + size]
+            self.place(self.mean, first, self.decoded(first, code, width, sums, members))
+            at += size
+        for k, x in enumerate(self.inputs):
+            sent = []
+            for first, size, code, i in blocks:
+                damped = own and own[k][i] > code + 4
+                q = self.quantized(k, first, own[k][i] - 4 if damped else code, width,
+                                   self.block(x, first, size))
+                sent += q if only is None or k in only else [0] * size
+                if k in members:
+                    self.keep(k, first, self.decoded(first, code, width, [2 * v for v in q], [k]))
+            assert round_.up[k] == pack(sent, width), f"codes of worker {k}, width {width}"
+
+    def dithers(self, k, first, size):
+        return [u + 256 * k // self.n & 255 for u in self.dither[first : first + size]]
+
+    def quantized(self, k, first, code, width, x):
+        a = one(3392 * root8(1200 - code - 4 * log2(len(x))))
+        products = [v * a for v in x]  # Exact, and below 2^22: + 12582912 rounds to integers.
+        r = [s * round(p) if math.isfinite(p) else 0 for s, p in zip(self.sign, products)]
+        y = [(v + 32768 & 65535) - 32768 for v in transform(r, list)]
+        bias = ((1 << width - 1) * 256 - 128 << 12) + 2048
+        return [min(max(v * GAIN[width] + bias + (u << 12) >> 20, 0), (1 << width) - 1)
+                for v, u in zip(y, self.dithers(k, first, len(x)))]
+
+    def decoded(self, first, code, width, twice, members):
+        """The mean of one block, padding included."""
+        size, m, shift = len(twice), len(members), 0
+        if m == self.n:
+            shift = sum(256 * k // self.n for k in members)
+            dithers = [m * u & 255 for u in self.dither[first : first + size]]
+        else:
+            dithers = map(sum, zip(*(self.dithers(k, first, size) for k in members)))
+        scale = root8(code - 1200 - 4 * log2(size)) * (4096 / (3392 * GAIN[width] * m))
+        f, g = one(scale), one(scale * (m * (255 - 256 * ((1 << width) - 1)) / 2 - shift))
+        # Products and their sums with g fit float64, so this rounds once.
+        v = f32(float(128 * t - u) * f + g for t, u in zip(twice, dithers))
+        return [s * w for s, w in zip(self.sign, transform(v))]
