@@ -13,6 +13,8 @@
 #include <functional>
 #include <vector>
 
+#include "base/aligned_buffer.h"
+
 namespace sluice::bench {
 
 // 16 Mi, or SLUICE_BENCH_COUNT rounded up to whole chunks of 64 Ki: a quick run that only shows
@@ -43,8 +45,8 @@ inline double median(std::vector<double> values) {
 // memcpy) and `speed_per_memcpy` (its inverse), both of medians.
 inline void against_memcpy(benchmark::State& state, std::size_t count,
                            const std::function<void()>& work) {
-  std::vector<float> source(count, 1.0f);
-  std::vector<float> target(count, 2.0f);
+  AlignedVector<float> source(count, 1.0f);
+  AlignedVector<float> target(count, 2.0f);
   std::vector<double> ours;
   std::vector<double> copies;
   work();

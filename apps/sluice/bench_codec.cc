@@ -61,8 +61,8 @@ float normal(const RandomStream& stream, std::uint64_t element) {
   return radius * std::cos(2 * std::numbers::pi_v<float> * stream.uniform(2 * element + 1));
 }
 
-std::vector<float> make_gradient(std::string_view data, std::uint64_t count, std::uint32_t rank,
-                                 std::uint64_t seed) {
+AlignedVector<float> make_gradient(std::string_view data, std::uint64_t count, std::uint32_t rank,
+                                   std::uint64_t seed) {
   const RandomStream own(chunk_key(seed, 0, 0), Purpose::data, rank);
   const RandomStream common(chunk_key(seed, 0, 0), Purpose::data, kShared);
   const RandomStream layers(chunk_key(seed, 0, 1), Purpose::data, kShared);
@@ -70,7 +70,7 @@ std::vector<float> make_gradient(std::string_view data, std::uint64_t count, std
   for (std::size_t i = 0; i < scales.size() && data == "layers"; ++i) {
     scales[i] = std::exp2(2 * normal(layers, i));  // log-normal
   }
-  std::vector<float> gradient(count);
+  AlignedVector<float> gradient(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     if (data == "uniform") {
       gradient[i] = 2 * own.uniform(i) - 1;
@@ -93,8 +93,8 @@ struct Buffers {
       gradients.push_back(make_gradient(options.data, rank == 0 ? count : window, rank, seed));
     }
   }
-  std::vector<std::vector<float>> gradients;
-  std::vector<float> mean;
+  std::vector<AlignedVector<float>> gradients;
+  AlignedVector<float> mean;
 };
 
 // A thread's share is a tensor of its own.
@@ -113,12 +113,12 @@ std::uint64_t place_of(std::uint32_t rank, std::uint64_t offset) {
 struct Worker {
   AlignedBuffer host;
   AlignedBuffer place;
-  std::vector<float> residual;
+  AlignedVector<float> residual;
   std::vector<std::byte> state;
   std::vector<std::byte> model;
   std::vector<std::uint64_t> tally;
   Exchange* exchange = nullptr;
-  std::vector<float> mean;  // of workers other than the first, chunk by chunk
+  AlignedVector<float> mean;  // of workers other than the first, chunk by chunk
   Step step;
 };
 
@@ -285,7 +285,7 @@ struct Share {
   }
 
   Buffers buffers;
-  std::vector<float> copy;
+  AlignedVector<float> copy;
   std::vector<std::unique_ptr<Bench>> benches;
   Times times;
   double memcpy_seconds = 0;

@@ -29,7 +29,10 @@ TEST(Abi, EveryCodecAveragesEqualGradientsToThemselves) {
               SLUICE_OK)
         << sluice_last_error();
     EXPECT_STREQ(sluice_last_error(), "");
-    for (const float value : mean) ASSERT_NEAR(value, 0.75f, 0.02f) << sluice_codec_name(i);
+    // Lossy codecs err by a hundredth of the energy or so at their default options.
+    double error = 0;
+    for (const float value : mean) error += (value - 0.75) * (value - 0.75);
+    EXPECT_LT(error, 0.03 * 0.75 * 0.75 * static_cast<double>(mean.size())) << sluice_codec_name(i);
   }
 }
 

@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-inline constexpr std::array kCodecs{dense::kF32, dense::kBf16, dense::kFp16, fixed::kInfo,
-                                    tide::kInfo};
+inline constexpr std::array kCodecs{dense::kF32,  dense::kBf16, dense::kFp16,
+                                    fixed::kInfo, thc::kInfo,   tide::kInfo};
 
 consteval bool codecs_are_well_formed() {
   for (std::size_t i = 0; i < kCodecs.size(); ++i) {

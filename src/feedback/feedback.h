@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "codec/codec.h"
 
@@ -42,7 +43,7 @@ class Feedback {
   }
 
  private:
-  std::vector<std::vector<float>> residuals_;
+  std::vector<AlignedVector<float>> residuals_;
 };
 
 }  // namespace sluice

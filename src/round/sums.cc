@@ -121,8 +121,23 @@ inline const char* SumReader::read_full(std::span<std::int32_t> twice) {
 }
 
 Result<SumReader::Grain> SumReader::next(std::span<std::int32_t> twice) {
+  return next(grain_, twice);
+}
+
+Status SumReader::rest(std::span<std::int32_t> twice) {
+  const std::uint32_t first = at_;
+  while (!done()) {
+    // Grains of full sums have no headers, so the whole part reads like one.
+    const std::uint32_t count = form_ == Form::full ? part_end_ - at_ : grain_;
+    SLUICE_TRY(next(count, twice.subspan(at_ - first)));
+  }
+  return ok();
+}
+
+// The next lanes, at most `count` and no further than the part goes.
+Result<SumReader::Grain> SumReader::next(std::uint32_t count, std::span<std::int32_t> twice) {
   SLUICE_ASSERT(!done() && !parts_.empty());
-  const Grain grain{at_, std::min(grain_, part_end_ - at_), parts_.front().from};
+  const Grain grain{at_, std::min(count, part_end_ - at_), parts_.front().from};
   SLUICE_ASSERT(twice.size() >= grain.count);
   const auto lanes = twice.first(grain.count);
   const char* const wrong = form_ == Form::full     ? read_full(lanes)

@@ -37,11 +37,14 @@ class SumReader {
   // at least grain_of(what). Twice, because a rounded sum reads back as a half. After the last
   // grain all bytes must be used up. A sum that m contributions cannot reach is malformed.
   Result<Grain> next(std::span<std::int32_t> twice);
+  // All grains that are left, one behind the other, for who need not know whose they are.
+  Status rest(std::span<std::int32_t> twice);
 
  private:
   enum class Form : std::uint8_t { full, narrow, rounded };
 
   void begin_part();
+  Result<Grain> next(std::uint32_t count, std::span<std::int32_t> twice);
   // Null, or what is wrong.
   const char* read_full(std::span<std::int32_t> twice);
   const char* read_narrow(std::span<std::int32_t> twice);

@@ -12,17 +12,26 @@ namespace {
 // SummedDithers::constant of one worker whose dither is b(U) itself.
 double own_constant(unsigned width) { return 0.5 * (255 - 256 * ((1 << width) - 1)); }
 
+// Whether the mean is best written past the caches: it is not what the encoder has just read, there
+// is much of it, and every block of it, of 16 coordinates at least, is on cache lines.
+bool is_far(const Chunk& chunk) {
+  constexpr std::size_t kMuch = 1u << 14;
+  return chunk.mean.data() != chunk.gradient.data() && chunk.mean.size() >= kMuch &&
+         reinterpret_cast<std::uintptr_t>(chunk.mean.data()) % dither::kCacheLine == 0;
+}
+
 }  // namespace
 
 Decoder::Decoder(const Chunk& chunk, const dither::Shared& shared, Workers from)
     : chunk_(chunk),
       shared_(shared),
       counted_(from.has(chunk.piece.rank)),
-      shift_(shift_of(chunk.piece.rank, chunk.piece.workers)) {
+      shift_(shift_of(chunk.piece.rank, chunk.piece.workers)),
+      past_caches_(is_far(chunk)) {
   taken_.set(from, chunk.piece.workers);
   for (unsigned width = 1; width <= dither::kWidthMax; ++width) {
-    steps_[width] = unit_step(width, taken_.contributors());
-    own_steps_[width] = unit_step(width, 1);
+    units_[width] = {unit_step(width, taken_.contributors()), taken_.constant(width)};
+    own_units_[width] = {unit_step(width, 1), own_constant(width)};
   }
 }
 
@@ -51,17 +60,16 @@ void Decoder::exact(const Layout::Block& block, std::span<const std::byte> own,
 void Decoder::coded(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
                     std::span<const std::byte> own) {
   const dither::Block place{chunk_.piece.offset + block.first, block.size, form.width};
-  const auto log2_size = static_cast<unsigned>(std::bit_width(block.size) - 1);
+  const unsigned log2_size = log2_of(block.size);
   if (!chunk_.residual.empty()) {
-    rests_[waiting_] = {
-        place,
-        decode_affine(form.code, log2_size, own_steps_[form.width], own_constant(form.width)), own,
-        chunk_.gradient.subspan(block.first, block.count),
-        chunk_.residual.subspan(block.first, block.count)};
+    const Unit& unit = own_units_[form.width];
+    rests_[waiting_] = {place, decode_affine(form.code, log2_size, unit.step, unit.constant), own,
+                        chunk_.gradient.subspan(block.first, block.count),
+                        chunk_.residual.subspan(block.first, block.count)};
   }
-  means_[waiting_] = {
-      place, decode_affine(form.code, log2_size, steps_[form.width], taken_.constant(form.width)),
-      twice, chunk_.mean.subspan(block.first, block.count)};
+  const Unit& unit = units_[form.width];
+  means_[waiting_] = {place, decode_affine(form.code, log2_size, unit.step, unit.constant), twice,
+                      chunk_.mean.subspan(block.first, block.count)};
   if (++waiting_ == kBatch) flush();
 }
 
@@ -75,7 +83,7 @@ void Decoder::flush() {
   } else if (!chunk_.residual.empty()) {
     dither::keep(shared_, shift_, std::span(rests_).first(waiting_));
   }
-  dither::decode(shared_, taken_.dithers(), std::span(means_).first(waiting_));
+  dither::decode(shared_, taken_.dithers(), past_caches_, std::span(means_).first(waiting_));
   waiting_ = 0;
 }
 

@@ -41,9 +41,15 @@ class Decoder {
   const dither::Shared& shared_;
   bool counted_;
   std::uint32_t shift_;
+  bool past_caches_;
   SummedDithers taken_;
-  std::array<double, dither::kWidthMax + 1> steps_{};
-  std::array<double, dither::kWidthMax + 1> own_steps_{};
+  // By width, of all who were counted and of my own codes.
+  struct Unit {
+    double step = 0;
+    double constant = 0;
+  };
+  std::array<Unit, dither::kWidthMax + 1> units_{};
+  std::array<Unit, dither::kWidthMax + 1> own_units_{};
   std::size_t waiting_ = 0;
   std::array<dither::Decoding, kBatch> means_;
   std::array<dither::Keeping, kBatch> rests_;

@@ -20,8 +20,6 @@ constexpr std::int32_t kAgainFrom = 16;
 
 Error malformed(const char* what) { return Error{sluice::Code::malformed, 0, what}; }
 
-unsigned log2_of(std::uint32_t size) { return static_cast<unsigned>(std::bit_width(size) - 1); }
-
 std::size_t blocks_if(bool wanted, const Layout& layout) { return wanted ? layout.blocks() : 0; }
 
 }  // namespace
@@ -228,17 +226,17 @@ void TideExchange::allot_by_chunk(std::span<const Code12> codes, std::span<std::
 
 // ---- Codes.
 
-// Encodes blocks [first, end); scale_of(b) is the code a block is scaled by.
-template <class ScaleOf>
-void TideExchange::encode(const Sending& sending, Sending::Cursor& cursor, std::uint32_t first,
-                          std::uint32_t end, const ScaleOf& scale_of) {
+// With the scales just agreed, by those who were counted in them.
+void TideExchange::encode_agreed(Sending& sending) {
+  if (!counted_) return sending.clear();
   std::array<dither::Encoding, kBatch> batch;
   std::size_t waiting = 0;
   const auto flush = [&] {
     dither::encode(shared(), shift_, std::span(batch).first(waiting));
     waiting = 0;
   };
-  for (std::uint32_t b = first; b < end; ++b) {
+  Sending::Cursor cursor;
+  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
     const std::uint8_t width = sending.widths()[b];
     if (width == 0) continue;
     const Layout::Block block = layout_[b];
@@ -247,21 +245,23 @@ void TideExchange::encode(const Sending& sending, Sending::Cursor& cursor, std::
       encode_exact(block, up);
       continue;
     }
-    batch[waiting++] = {{chunk_.piece.offset + block.first, block.size, width},
-                        encode_factor(scale_of(b), log2_of(block.size)),
-                        chunk_.gradient.subspan(block.first, block.count),
-                        residual_of(block),
-                        up};
-    if (waiting == kBatch) flush();
+    batch[waiting] = encoding_of(block, width, agreed_[b], up);
+    batch[waiting].ahead = ahead_of(block);
+    if (++waiting == kBatch) flush();
   }
   flush();
 }
 
-// With the scales just agreed, by those who were counted in them.
-void TideExchange::encode_agreed(Sending& sending) {
-  if (!counted_) return sending.clear();
-  Sending::Cursor cursor;
-  encode(sending, cursor, 0, layout_.blocks(), [&](std::uint32_t b) { return agreed_[b]; });
+// The tensor's next chunk most likely lies behind this one and is measured next. This one has just
+// been and is in the caches, so memory is idle: the second half of the next is fetched meanwhile.
+const std::byte* TideExchange::ahead_of(const Layout::Block& block) const {
+  constexpr std::uint32_t kLeast = 1u << 14;
+  constexpr std::uint32_t kMost = 1u << 16;
+  const std::uint32_t count = chunk_.piece.count;
+  if (count < kLeast || count > kMost || !chunk_.residual.empty()) return nullptr;
+  const auto next = reinterpret_cast<std::uintptr_t>(chunk_.gradient.data() + count);
+  const std::uintptr_t half = sizeof(float) / 2 * (std::uintptr_t{count} + block.first);
+  return reinterpret_cast<const std::byte*>(next + half);
 }
 
 Result<Step> TideExchange::ask_codes(const Answer& scales) {
@@ -281,17 +281,43 @@ Result<Step> TideExchange::ask_both() {
   first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, chunk_.only);
   Sending::Cursor cursor;
   for (std::uint32_t first = 0; first < layout_.blocks(); first += kBatch) {
-    const auto end = std::min<std::uint32_t>(first + kBatch, layout_.blocks());
-    measure(first, end);
-    encode(first_, cursor, first, end, [&](std::uint32_t b) {
-      const std::int32_t damped = mine_[b] - kDampedFrom;
-      return std::max(before_[b], static_cast<Code12>(std::max(0, damped)));
-    });
+    encode_and_measure(cursor, first, std::min<std::uint32_t>(first + kBatch, layout_.blocks()));
   }
   std::array<Round, kRoundsMax> rounds;
   rounds[0] = scales_round();
   std::copy(first_.rounds().begin(), first_.rounds().end(), rounds.begin() + 1);
   return ask(rounds, At::both);
+}
+
+// With the scales of the step before; my own new ones come out of the same pass over memory.
+void TideExchange::encode_and_measure(Sending::Cursor& cursor, std::uint32_t first,
+                                      std::uint32_t end) {
+  std::array<dither::Encoding, kBatch> batch;
+  std::array<std::uint32_t, kBatch> number;
+  std::array<float, kBatch> energies;
+  std::size_t waiting = 0;
+  for (std::uint32_t b = first; b < end; ++b) {
+    const std::uint8_t width = first_.widths()[b];
+    const Layout::Block block = layout_[b];
+    if (width == 0) {
+      measure(b, b + 1);
+      continue;
+    }
+    const auto up = first_.own(width, cursor.take(width, block.size), block.size);
+    batch[waiting] = encoding_of(block, width, before_[b], up);
+    batch[waiting].energy = &energies[waiting];
+    number[waiting++] = b;
+  }
+  dither::encode(shared(), shift_, std::span(batch).first(waiting));
+  for (std::size_t i = 0; i < waiting; ++i) {
+    const std::uint32_t b = number[i];
+    mine_[b] = code_of(energies[i], log2_of(batch[i].block.size));
+    if (mine_[b] <= before_[b] + kDampedFrom) continue;
+    // It has outgrown its scale: once more, damped.
+    const auto code = static_cast<Code12>(mine_[b] - kDampedFrom);
+    batch[i].factor = encode_factor(code, log2_of(batch[i].block.size));
+    dither::encode(shared(), shift_, {&batch[i], 1});
+  }
 }
 
 bool TideExchange::is_outgrown(std::uint32_t number) const {

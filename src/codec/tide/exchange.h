@@ -52,10 +52,9 @@ class TideExchange final : public Exchange {
   [[nodiscard]] bool is_outgrown(std::uint32_t number) const;
   [[nodiscard]] bool all_counted_alike(std::span<const Answer> codes) const;
 
-  template <class ScaleOf>
-  void encode(const Sending& sending, Sending::Cursor& cursor, std::uint32_t first,
-              std::uint32_t end, const ScaleOf& scale_of);
+  [[nodiscard]] const std::byte* ahead_of(const Layout::Block& block) const;
   void encode_agreed(Sending& sending);
+  void encode_and_measure(Sending::Cursor& cursor, std::uint32_t first, std::uint32_t end);
   void encode_exact(const Layout::Block& block, std::span<std::byte> up);
   void finish_exact(const Answer& answer);
   Result<Step> finish(std::span<const Answer> first, std::span<const Answer> again);
@@ -63,6 +62,16 @@ class TideExchange final : public Exchange {
                     std::uint32_t number, std::uint32_t lane, Code12 code);
   void write_state();
 
+  [[nodiscard]] dither::Encoding encoding_of(const Layout::Block& block, std::uint8_t width,
+                                             Code12 code, std::span<std::byte> up) const {
+    return {{chunk_.piece.offset + block.first, block.size, width},
+            encode_factor(code, log2_of(block.size)),
+            chunk_.gradient.subspan(block.first, block.count),
+            residual_of(block),
+            up,
+            nullptr,
+            nullptr};
+  }
   [[nodiscard]] dither::Shared shared() const {
     return {signs_[0], RandomStream(chunk_.key, Purpose::dither, kShared)};
   }

@@ -11,6 +11,10 @@ namespace sluice::tide {
 inline constexpr std::uint32_t kBlockLeast = 16;
 inline constexpr std::uint32_t kBlockMost = 1024;
 
+constexpr unsigned log2_of(std::uint32_t size) {
+  return static_cast<unsigned>(std::bit_width(size) - 1);
+}
+
 // Whole blocks, then what is left over as smaller powers of two, largest first, down to 16; the
 // last one is padded to 16. So every block starts on a multiple of its own size.
 class Layout {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "kernels/dither/dither.h"
@@ -29,11 +30,42 @@ constexpr bool is_scale(Code12 code) { return code >= kCodeLeast && code <= kCod
 // Units of the rotated integers per scale.
 inline constexpr double kUnits = 3392.0;
 
+namespace detail {
+
+// 2^(i/8), rounded to float64.
+inline constexpr std::array<double, 8> kEighths{1.0,
+                                                1.0905077326652577,
+                                                1.189207115002721,
+                                                1.2968395546510096,
+                                                1.4142135623730951,
+                                                1.5422108254079407,
+                                                1.681792830507429,
+                                                1.8340080864093424};
+
+// 2^(eighths/8), exact but for the literal's rounding. Codes have 12 bits, so the exponent fits.
+inline double power(std::int32_t eighths) {
+  const auto exponent = static_cast<std::uint64_t>((eighths >> 3) + 1023);
+  return kEighths[static_cast<std::size_t>(eighths & 7)] * std::bit_cast<double>(exponent << 52);
+}
+
+}  // namespace detail
+
 // 3392 / (√size · scale): what a value is multiplied by before it is rounded.
-float encode_factor(Code12 code, unsigned log2_size);
+inline float encode_factor(Code12 code, unsigned log2_size) {
+  const std::int32_t eighths = code - kCodeOfOne + 4 * static_cast<std::int32_t>(log2_size);
+  return static_cast<float>(kUnits * detail::power(-eighths));
+}
+
 // From a decoder's integer to a value: (integer + constant) · step / (256·m·√size) with step =
 // 2^20·scale / (3392·M_w). unit_step is what follows from width and m alone: 2^12 / (3392·M_w·m).
-double unit_step(unsigned width, std::uint32_t contributors);
-dither::Affine decode_affine(Code12 code, unsigned log2_size, double unit_step, double constant);
+inline double unit_step(unsigned width, std::uint32_t contributors) {
+  return 4096.0 / (kUnits * dither::kMultiplier[width] * contributors);
+}
+inline dither::Affine decode_affine(Code12 code, unsigned log2_size, double unit_step,
+                                    double constant) {
+  const std::int32_t eighths = code - kCodeOfOne - 4 * static_cast<std::int32_t>(log2_size);
+  const double factor = detail::power(eighths) * unit_step;
+  return {static_cast<float>(factor), static_cast<float>(factor * constant)};
+}
 
 }  // namespace sluice::tide

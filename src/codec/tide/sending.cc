@@ -54,12 +54,7 @@ void Sending::clear() {
 Status Sending::read(std::span<const Answer> answers, std::uint32_t workers) {
   for (std::size_t i = 0; i + 1 < kRounds; ++i) {
     if (rounds_[i].what.count == 0) continue;
-    SumReader reader(rounds_[i].what, workers, answers[i]);
-    std::uint32_t at = first_[i];
-    while (!reader.done()) {
-      SLUICE_TRY_ASSIGN(const auto grain, reader.next(twice_.subspan(at)));
-      at += grain.count;
-    }
+    SLUICE_TRY(SumReader(rounds_[i].what, workers, answers[i]).rest(twice_.subspan(first_[i])));
   }
   return ok();
 }

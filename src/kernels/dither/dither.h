@@ -29,6 +29,7 @@ inline constexpr std::uint32_t kBlockMin = 16;
 inline constexpr std::uint32_t kBlockMax = 1024;
 inline constexpr unsigned kWidthMax = 8;
 inline constexpr std::uint32_t kSteps = 256;  // values of U
+inline constexpr std::size_t kCacheLine = 64;
 
 // M_w: 2^20 / M_w units of y make one step of a code of w bits.
 inline constexpr std::array<std::int32_t, kWidthMax + 1> kMultiplier{0,    227,  353,  603,  1075,
@@ -69,15 +70,20 @@ struct Dithers {
 };
 
 // One block to encode. Values may be fewer than the block has coordinates; `more` as many, or none;
-// packed: the codes, `width` bits each (kernels/lanes).
+// packed: the codes, `width` bits each (kernels/lanes). Where `energy` is given it gets the block's
+// energy (kernels/energy), in the same pass over memory. `ahead`, any address, is where memory that
+// will be needed soon can be fetched from meanwhile, half as many bytes as the block has; or null.
 struct Encoding {
   Block block;
   float factor = 0;
   std::span<const float> values;
   std::span<const float> more;
   std::span<std::byte> packed;
+  float* energy = nullptr;
+  const std::byte* ahead = nullptr;
 };
-// Several at a time, because a block takes no longer than a few calls. shift = ⌊256·k/n⌋.
+// Several at a time, because a block takes no longer than a few calls: all with `energy` or none.
+// shift = ⌊256·k/n⌋.
 void encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks);
 
 // One block to decode: twice the sums of its codes. The mean may be shorter than the block: what is
@@ -88,7 +94,10 @@ struct Decoding {
   std::span<const std::int32_t> twice;
   std::span<float> mean;
 };
-void decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks);
+// past_caches: the means, which then are on cache lines, are written past the caches: right for
+// memory that nobody has looked at lately.
+void decode(const Shared& shared, const Dithers& dithers, bool past_caches,
+            std::span<const Decoding> blocks);
 
 // What feedback keeps of one block: rest[i] = (values[i] + rest[i]) − the value of the worker's own
 // code. The affine is the decoder's for one contributor.

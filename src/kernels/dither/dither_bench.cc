@@ -15,8 +15,8 @@ constexpr std::uint32_t kSize = 256;
 constexpr std::uint32_t kChunk = 1u << 16;
 
 struct Setting {
-  std::vector<float> values = std::vector<float>(kCount);
-  std::vector<float> other = std::vector<float>(kCount);
+  AlignedVector<float> values = AlignedVector<float>(kCount);
+  AlignedVector<float> other = AlignedVector<float>(kCount);
   Signs signs{};
   std::vector<std::byte> packed = std::vector<std::byte>(kChunk);
   std::vector<std::int32_t> twice = std::vector<std::int32_t>(kSize, 60);
@@ -57,7 +57,7 @@ void energies(benchmark::State& state, Level level) {
 void encode_blocks(benchmark::State& state, Level level, unsigned width) {
   per_chunk(state, level, [width](Setting& s, std::size_t at) {
     each_block(s, at, width, [&](const Block& block, auto values, auto, auto packed) {
-      const Encoding one{block, 300.0f, values, {}, packed};
+      const Encoding one{block, 300.0f, values, {}, packed, nullptr, nullptr};
       encode(s.shared, 32, {&one, 1});
     });
   });
@@ -70,7 +70,7 @@ void decode_blocks(benchmark::State& state, Level level) {
   per_chunk(state, level, [](Setting& s, std::size_t at) {
     each_block(s, at, 4, [&](const Block& block, auto, auto other, auto) {
       const Decoding one{block, {1e-6f, -0.01f}, s.twice, other};
-      decode(s.shared, {8, 0, {}}, {&one, 1});
+      decode(s.shared, {8, 0, {}}, false, {&one, 1});
     });
   });
 }

@@ -126,9 +126,16 @@ HWY_INLINE void DecodeBlock(const Numbers& numbers, const std::uint32_t* signs,
   }
 }
 
+template <bool kPastCaches>
 struct StoreMean {
   float* mean;
-  HWY_INLINE void operator()(std::size_t at, VF v) const { hn::StoreU(v, DF(), mean + at); }
+  HWY_INLINE void operator()(std::size_t at, VF v) const {
+    if constexpr (kPastCaches) {
+      hn::Stream(v, DF(), mean + at);
+    } else {
+      hn::StoreU(v, DF(), mean + at);
+    }
+  }
 };
 
 struct StoreRest {
@@ -140,21 +147,21 @@ struct StoreRest {
   }
 };
 
-template <std::size_t kSize>
-HWY_INLINE void DecodeRun(const Shared& shared, const Dithers& dithers,
-                          std::span<const Decoding> blocks) {
+template <std::size_t kSize, bool kPastCaches>
+HWY_NOINLINE void DecodeRun(const Shared& shared, const Dithers& dithers,
+                            std::span<const Decoding> blocks) {
   HWY_ALIGN std::uint8_t taken[kSize];
   for (const Decoding& one : blocks) {
     DrawTaken(shared, one.block, dithers, taken);
     const Numbers numbers{one.twice.data(), taken, hn::Set(DF(), one.affine.factor),
                           hn::Set(DF(), one.affine.centre)};
-    DecodeBlock<kSize>(numbers, shared.signs.bits.data(), StoreMean{one.mean.data()});
+    DecodeBlock<kSize>(numbers, shared.signs.bits.data(), StoreMean<kPastCaches>{one.mean.data()});
   }
 }
 
 template <std::size_t kSize>
-HWY_INLINE void KeepRun(const Shared& shared, std::uint32_t shift,
-                        std::span<const Keeping> blocks) {
+HWY_NOINLINE void KeepRun(const Shared& shared, std::uint32_t shift,
+                          std::span<const Keeping> blocks) {
   HWY_ALIGN std::uint8_t codes[kSize];
   HWY_ALIGN std::int32_t twice[kSize];
   HWY_ALIGN std::uint8_t taken[kSize];
@@ -173,7 +180,20 @@ HWY_INLINE void KeepRun(const Shared& shared, std::uint32_t shift,
   }
 }
 
-void Decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks) {
+template <bool kPastCaches>
+HWY_INLINE void DecodeSize(const Shared& shared, const Dithers& dithers,
+                           std::span<const Decoding> blocks) {
+  switch (blocks.front().block.size) {
+    case 64: return DecodeRun<64, kPastCaches>(shared, dithers, blocks);
+    case 128: return DecodeRun<128, kPastCaches>(shared, dithers, blocks);
+    case 256: return DecodeRun<256, kPastCaches>(shared, dithers, blocks);
+    case 512: return DecodeRun<512, kPastCaches>(shared, dithers, blocks);
+    default: return DecodeRun<1024, kPastCaches>(shared, dithers, blocks);
+  }
+}
+
+void Decode(const Shared& shared, const Dithers& dithers, bool past_caches,
+            std::span<const Decoding> blocks) {
   // Only where somebody is missing: looked up one by one.
   if (!dithers.table.empty()) {
     for (const Decoding& one : blocks) scalar::decode(shared, dithers, one);
@@ -182,15 +202,12 @@ void Decode(const Shared& shared, const Dithers& dithers, std::span<const Decodi
   EachRun(
       blocks, [](const Decoding& one) { return one.mean.size(); },
       [&](std::span<const Decoding> run) {
-        switch (run.front().block.size) {
-          case 64: return DecodeRun<64>(shared, dithers, run);
-          case 128: return DecodeRun<128>(shared, dithers, run);
-          case 256: return DecodeRun<256>(shared, dithers, run);
-          case 512: return DecodeRun<512>(shared, dithers, run);
-          default: return DecodeRun<1024>(shared, dithers, run);
-        }
+        if (past_caches) return DecodeSize<true>(shared, dithers, run);
+        DecodeSize<false>(shared, dithers, run);
       },
       [&](const Decoding& one) { scalar::decode(shared, dithers, one); });
+  // Such stores are not ordered with others: who is told of the mean must find it.
+  if (past_caches) hwy::FlushStream();
 }
 
 void Keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks) {

@@ -31,15 +31,15 @@ HWY_INLINE void DrawDithers(const Shared& shared, const Block& block, std::uint3
   }
 }
 
-// Encoding is arithmetic; what comes next is fetched from memory meanwhile.
-constexpr std::size_t kAhead = (std::size_t{16} << 10) / sizeof(float);
+template <bool kMore>
+HWY_INLINE VF Input(const float* values, const float* more) {
+  const VF x = hn::LoadU(DF(), values);
+  if constexpr (!kMore) return x;
+  return hn::Add(x, hn::LoadU(DF(), more));
+}
 
 // The rounded value is in the lower 16 bits of each lane.
-template <bool kMore>
-HWY_INLINE V16 RoundedLanes(const float* values, const float* more, VF factor) {
-  __builtin_prefetch(values + kAhead, 0, 2);
-  VF x = hn::LoadU(DF(), values);
-  if constexpr (kMore) x = hn::Add(x, hn::LoadU(DF(), more));
+HWY_INLINE V16 Rounded(VF x, VF factor) {
   return hn::BitCast(D16(), hn::MulAdd(x, factor, hn::Set(DF(), 12582912.0f)));
 }
 
@@ -162,38 +162,60 @@ template <class AnyQuantiser, std::size_t kVectors>
 HWY_INLINE void QuantiseAll(const AnyQuantiser& quantiser, unsigned width, const V16 (&v)[kVectors],
                             const std::uint8_t* dithers, std::uint8_t* HWY_RESTRICT codes) {
   const hn::Half<D8> half;
-  const auto top = hn::Set(half, static_cast<std::uint8_t>((1u << width) - 1));
-  SLUICE_UNROLL
-  for (std::size_t i = 0; i < kVectors; ++i) {
+  const V8 top = hn::Set(D8(), static_cast<std::uint8_t>((1u << width) - 1));
+  const auto quantised = [&](std::size_t i) {
     const V16 u = hn::PromoteTo(D16(), hn::Load(half, dithers + i * kShorts));
-    const auto bytes = hn::DemoteTo(half, quantiser(v[i], u));
-    hn::Store(hn::Min(bytes, top), half, codes + i * kShorts);
+    return hn::DemoteTo(half, quantiser(v[i], u));
+  };
+  SLUICE_UNROLL
+  for (std::size_t i = 0; i < kVectors; i += 2) {
+    // Stored whole, because whoever packs loads whole vectors: two halves would not be forwarded.
+    const V8 bytes = hn::Combine(D8(), quantised(i + 1), quantised(i));
+    hn::Store(hn::Min(bytes, top), D8(), codes + i * kShorts);
   }
 }
 
-template <std::size_t kVectors, bool kMore>
-HWY_INLINE void EncodeBlock(const Shared& shared, const Block& block, const float* values,
-                            const float* more, float factor, std::uint32_t shift,
-                            std::uint8_t* HWY_RESTRICT codes) {
-  HWY_ALIGN std::uint8_t dithers[kBlockMax];
-  DrawDithers(shared, block, shift, dithers);
-  const VF factors = hn::Set(DF(), factor);
-  V16 v[kVectors];
+// Memory is read once, in the order of addresses. The energy is folded on the way: the first half
+// of the squares waits, in registers, for the second.
+template <std::size_t kVectors, bool kMore, bool kEnergy>
+HWY_INLINE void LoadBlock(const Shared& shared, const Encoding& one, V16 (&v)[kVectors]) {
+  VF sums[kVectors];
+  const VF factors = hn::Set(DF(), one.factor);
   SLUICE_UNROLL
   for (std::size_t i = 0; i < kVectors; ++i) {
     const std::size_t at = i * kShorts;
-    const V16 low = RoundedLanes<kMore>(values + at, more + at, factors);
-    const V16 high = RoundedLanes<kMore>(values + at + kFloats, more + at + kFloats, factors);
+    const VF low = Input<kMore>(one.values.data() + at, one.more.data() + at);
+    const VF high = Input<kMore>(one.values.data() + at + kFloats, one.more.data() + at + kFloats);
+    if constexpr (kEnergy) {
+      const std::size_t place = 2 * i % kVectors;
+      const VF low_square = hn::Mul(low, low);
+      const VF high_square = hn::Mul(high, high);
+      const bool is_first = 2 * i < kVectors;
+      sums[place] = is_first ? low_square : hn::Add(sums[place], low_square);
+      sums[place + 1] = is_first ? high_square : hn::Add(sums[place + 1], high_square);
+    }
     const V16 signs = hn::Load(D16(), shared.signs.factors.data() + at);
-    v[i] = hn::Mul(hn::ConcatEven(D16(), high, low), signs);
+    const V16 lanes = hn::ConcatEven(D16(), Rounded(high, factors), Rounded(low, factors));
+    v[i] = hn::Mul(lanes, signs);
   }
+  if constexpr (kEnergy) *one.energy = FoldedEnergy(sums);
+}
+
+template <std::size_t kVectors, bool kMore, bool kEnergy>
+HWY_INLINE void EncodeBlock(const Shared& shared, const Encoding& one, std::uint32_t shift,
+                            std::uint8_t* HWY_RESTRICT codes) {
+  const unsigned width = one.block.width;
+  HWY_ALIGN std::uint8_t dithers[kVectors * kShorts];
+  DrawDithers(shared, one.block, shift, dithers);
+  V16 v[kVectors];
+  LoadBlock<kVectors, kMore, kEnergy>(shared, one, v);
   Transform(v);
-  if (block.width == kWidthMax) {
-    QuantiseAll(WideQuantiser(block.width), block.width, v, dithers, codes);
-  } else if (block.width == kWidthMax - 1) {
-    QuantiseAll(Quantiser<true>(block.width), block.width, v, dithers, codes);
+  if (width == kWidthMax) {
+    QuantiseAll(WideQuantiser(width), width, v, dithers, codes);
+  } else if (width == kWidthMax - 1) {
+    QuantiseAll(Quantiser<true>(width), width, v, dithers, codes);
   } else {
-    QuantiseAll(Quantiser<false>(block.width), block.width, v, dithers, codes);
+    QuantiseAll(Quantiser<false>(width), width, v, dithers, codes);
   }
 }
 
@@ -209,14 +231,25 @@ HWY_INLINE void PackNibbles(const std::uint8_t* codes, std::size_t count,
   }
 }
 
+// While a block that is in the caches is encoded, memory is idle: half a block's lines are asked
+// for. More than half would have to wait, and the encoder with them.
+template <std::size_t kSize>
+HWY_INLINE void FetchAhead(const std::byte* ahead) {
+  if (ahead == nullptr) return;
+  SLUICE_UNROLL
+  for (std::size_t at = 0; at < kSize * sizeof(float) / 2; at += kCacheLine) {
+    __builtin_prefetch(ahead + at, 0, 2);
+  }
+}
+
 // All blocks of one kind, in one loop: a processor then works on two of them at once.
-template <std::size_t kSize, bool kMore>
-HWY_INLINE void EncodeRun(const Shared& shared, std::uint32_t shift,
-                          std::span<const Encoding> blocks) {
+template <std::size_t kSize, bool kMore, bool kEnergy>
+HWY_NOINLINE void EncodeRun(const Shared& shared, std::uint32_t shift,
+                            std::span<const Encoding> blocks) {
   HWY_ALIGN std::uint8_t codes[kSize];
   for (const Encoding& one : blocks) {
-    EncodeBlock<kSize / kShorts, kMore>(shared, one.block, one.values.data(), one.more.data(),
-                                        one.factor, shift, codes);
+    FetchAhead<kSize>(one.ahead);
+    EncodeBlock<kSize / kShorts, kMore, kEnergy>(shared, one, shift, codes);
     if (one.block.width == 4) {
       PackNibbles(codes, kSize, one.packed);
     } else {
@@ -225,15 +258,15 @@ HWY_INLINE void EncodeRun(const Shared& shared, std::uint32_t shift,
   }
 }
 
-template <bool kMore>
+template <bool kMore, bool kEnergy>
 HWY_INLINE void EncodeSize(const Shared& shared, std::uint32_t shift,
                            std::span<const Encoding> blocks) {
   switch (blocks.front().block.size) {
-    case 64: return EncodeRun<64, kMore>(shared, shift, blocks);
-    case 128: return EncodeRun<128, kMore>(shared, shift, blocks);
-    case 256: return EncodeRun<256, kMore>(shared, shift, blocks);
-    case 512: return EncodeRun<512, kMore>(shared, shift, blocks);
-    default: return EncodeRun<1024, kMore>(shared, shift, blocks);
+    case 64: return EncodeRun<64, kMore, kEnergy>(shared, shift, blocks);
+    case 128: return EncodeRun<128, kMore, kEnergy>(shared, shift, blocks);
+    case 256: return EncodeRun<256, kMore, kEnergy>(shared, shift, blocks);
+    case 512: return EncodeRun<512, kMore, kEnergy>(shared, shift, blocks);
+    default: return EncodeRun<1024, kMore, kEnergy>(shared, shift, blocks);
   }
 }
 
@@ -261,8 +294,13 @@ void Encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding>
   EachRun(
       blocks, [](const Encoding& one) { return one.values.size(); },
       [&](std::span<const Encoding> run) {
-        if (run.front().more.empty()) return EncodeSize<false>(shared, shift, run);
-        EncodeSize<true>(shared, shift, run);
+        const bool more = !run.front().more.empty();
+        if (run.front().energy != nullptr) {
+          return more ? EncodeSize<true, true>(shared, shift, run)
+                      : EncodeSize<false, true>(shared, shift, run);
+        }
+        more ? EncodeSize<true, false>(shared, shift, run)
+             : EncodeSize<false, false>(shared, shift, run);
       },
       [&](const Encoding& one) { scalar::encode(shared, shift, one); });
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/dither/dither.h"
+#include "kernels/energy/energy.h"
 #include "kernels/lanes/lanes.h"
 
 namespace sluice::dither::scalar {
@@ -84,6 +85,9 @@ void encode(const Shared& shared, std::uint32_t shift, const Encoding& one) {
   }
   lanes::scalar::pack(std::span<const std::uint8_t>(codes).first(block.size), block.width,
                       one.packed);
+  if (one.energy != nullptr) {
+    energy::scalar::blocks(one.values, one.more, block.size, {one.energy, 1});
+  }
 }
 
 void decode(const Shared& shared, const Dithers& dithers, const Decoding& one) {

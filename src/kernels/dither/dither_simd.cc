@@ -29,7 +29,8 @@ namespace sluice::dither::HWY_NAMESPACE {
 void Encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks) {
   for (const Encoding& one : blocks) scalar::encode(shared, shift, one);
 }
-void Decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks) {
+void Decode(const Shared& shared, const Dithers& dithers, bool /*past_caches*/,
+            std::span<const Decoding> blocks) {
   for (const Decoding& one : blocks) scalar::decode(shared, dithers, one);
 }
 void Keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks) {
@@ -44,6 +45,8 @@ HWY_INLINE bool IsForVectors(const Block& block, std::size_t count) {
 }
 
 #include "kernels/draws/draws-inl.h"
+
+#include "kernels/energy/energy-inl.h"
 
 #include "kernels/dither/dither_encode-inl.h"
 
@@ -97,17 +100,20 @@ void encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding>
   HWY_DYNAMIC_DISPATCH(Encode)(shared, shift, blocks);
 }
 
-void decode(const Shared& shared, const Dithers& dithers, std::span<const Decoding> blocks) {
+void decode(const Shared& shared, const Dithers& dithers, bool past_caches,
+            std::span<const Decoding> blocks) {
   SLUICE_ASSERT(dithers.table.empty() || dithers.table.size() == kSteps);
   for (const Decoding& one : blocks) {
     check_block(one.block, one.mean.size());
     SLUICE_ASSERT(one.twice.size() >= one.block.size);
+    SLUICE_ASSERT(!past_caches ||
+                  reinterpret_cast<std::uintptr_t>(one.mean.data()) % kCacheLine == 0);
   }
   if (kernel_level() == Level::scalar) {
     for (const Decoding& one : blocks) scalar::decode(shared, dithers, one);
     return;
   }
-  HWY_DYNAMIC_DISPATCH(Decode)(shared, dithers, blocks);
+  HWY_DYNAMIC_DISPATCH(Decode)(shared, dithers, past_caches, blocks);
 }
 
 void keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> blocks) {

@@ -51,7 +51,7 @@ struct Case {
   [[nodiscard]] Packed encode(bool with_more, std::uint32_t shift) const {
     Packed packed(block.size / 8 * block.width);
     const Floats none;
-    const Encoding one{block, factor, values, with_more ? more : none, packed};
+    const Encoding one{block, factor, values, with_more ? more : none, packed, nullptr, nullptr};
     dither::encode(shared, shift, {&one, 1});
     return packed;
   }
@@ -152,7 +152,7 @@ Decoded decode(const Case& test, const Packed& packed, const Dithers& dithers, A
   }
   Decoded decoded{Floats(test.values.size()), test.more};
   const Decoding one{test.block, affine, twice, decoded.mean};
-  dither::decode(test.shared, dithers, {&one, 1});
+  dither::decode(test.shared, dithers, false, {&one, 1});
   const Keeping kept{test.block, affine, packed, test.values, decoded.rest};
   dither::keep(test.shared, dithers.plus, {&kept, 1});
   return decoded;

@@ -30,51 +30,33 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// A processor's own prefetching stops at every page; asking a page ahead keeps memory busy across.
-constexpr size_t kAhead = 4096 / sizeof(float);
-
 // Squares of one vector of the input.
 template <bool kMore>
 HWY_INLINE V Squares(const float* values, const float* more, size_t at) {
-  hwy::Prefetch(values + at + kAhead);
   V x = hn::LoadU(D(), values + at);
   if constexpr (kMore) x = hn::Add(x, hn::LoadU(D(), more + at));
   return hn::Mul(x, x);
 }
 
-// Vectors at, at + stride, … folded by halves: the same pairs as the specification.
-template <bool kMore, size_t kVectors>
-HWY_INLINE V Folded(const float* values, const float* more, size_t at, size_t stride) {
-  if constexpr (kVectors == 1) {
-    return Squares<kMore>(values, more, at);
-  } else {
-    const V low = Folded<kMore, kVectors / 2>(values, more, at, 2 * stride);
-    const V high = Folded<kMore, kVectors / 2>(values, more, at + stride, 2 * stride);
-    return hn::Add(low, high);
-  }
-}
+#include "kernels/energy/energy-inl.h"
 
-template <class DAny>
-HWY_INLINE float FoldedLanes(DAny d, hn::Vec<DAny> v) {
-  if constexpr (hn::MaxLanes(DAny()) > 4) {
-    const hn::Half<DAny> half;
-    return FoldedLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else {
-    const auto sums = hn::Add(v, hn::Shuffle1032(v));
-    static_cast<void>(d);
-    return hn::GetLane(hn::Add(sums, hn::Shuffle2301(sums)));
-  }
-}
-
-// Folding halves pairs vector j with vector j + kVectors/2 first, so the tree's leaves are visited
-// with doubling strides: its root adds the two vectors that stand one apart.
+// The input is read in the order of addresses and the first fold made on the way: in the folds'
+// own order, which jumps, memory is several times slower.
 template <bool kMore, size_t kVectors>
 HWY_INLINE void WholeBlocks(const float* values, const float* more, size_t blocks,
                             float* energies) {
   constexpr size_t kLanes = hn::MaxLanes(D());
+  HWY_ALIGN float sums[(kVectors + 1) / 2 * kLanes];
   for (size_t b = 0; b < blocks; ++b) {
-    const V sums = Folded<kMore, kVectors>(values, more, b * kVectors * kLanes, kLanes);
-    energies[b] = FoldedLanes(D(), sums);
+    const size_t first = b * kVectors * kLanes;
+    for (size_t i = 0; i < (kVectors + 1) / 2; ++i) {
+      hn::Store(Squares<kMore>(values, more, first + i * kLanes), D(), sums + i * kLanes);
+    }
+    for (size_t i = 0; i < kVectors / 2; ++i) {
+      const V upper = Squares<kMore>(values, more, first + (i + kVectors / 2) * kLanes);
+      hn::Store(hn::Add(hn::Load(D(), sums + i * kLanes), upper), D(), sums + i * kLanes);
+    }
+    energies[b] = FoldedEnergy<(kVectors + 1) / 2 * kLanes>(sums);
   }
 }
 

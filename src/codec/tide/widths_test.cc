@@ -1,0 +1,191 @@
+#include "codec/tide/widths.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace sluice::tide {
+namespace {
+
+struct One {
+  Code12 code = 0;
+  std::uint32_t size = 0;
+  std::uint32_t real = 0;
+};
+using Set = std::vector<One>;
+
+// Once more from the README.
+unsigned deserved(Code12 code, std::int32_t level) {
+  if (code == 0 || code == 4095) return 0;
+  unsigned width = 0;
+  for (const std::int32_t offset : {3, 7, 14, 21, 28, 35, 42, 49}) {
+    width += code - level >= offset ? 1 : 0;
+  }
+  return width;
+}
+
+std::uint64_t total_at(const Set& set, std::int32_t level) {
+  std::uint64_t total = 0;
+  for (const One& one : set) total += std::uint64_t{deserved(one.code, level)} * one.size;
+  return total;
+}
+
+std::uint64_t budget_of(const Set& set, double bits) {
+  std::uint64_t real = 0;
+  for (const One& one : set) real += one.real;
+  const double left =
+      std::floor(bits * static_cast<double>(real)) - 12.0 * static_cast<double>(set.size());
+  return left > 0 ? static_cast<std::uint64_t>(left) : 0;
+}
+
+Allotment allotment_of(const Set& set, double bits) {
+  std::vector<std::uint64_t> counts(kCountWords);
+  for (const One& one : set) count_block(counts, one.code, one.size, one.real);
+  std::vector<std::uint64_t> summed(kCountWords);
+  sum_from_above(counts, summed);
+  sum_from_above(counts, counts);  // in place, as the codec does
+  EXPECT_EQ(counts, summed);
+  return find_level(summed, bits);
+}
+
+std::uint32_t below(std::mt19937& random, std::uint32_t limit) {
+  return static_cast<std::uint32_t>(random() % limit);
+}
+
+Set random_set(std::mt19937& random) {
+  static constexpr std::array<std::uint32_t, 5> kSizes{16, 64, 256, 512, 1024};
+  const std::size_t count = 1 + below(random, 40);
+  const int centre = 700 + static_cast<int>(below(random, 900));
+  const unsigned spread = 1 + below(random, 90);
+  Set set;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t size = kSizes[below(random, 5)];
+    const int code =
+        std::clamp(centre + static_cast<int>(below(random, 2 * spread)) - static_cast<int>(spread),
+                   int{kCodeLeast}, int{kCodeMost});
+    One one{static_cast<Code12>(code), size, size};
+    if (random() % 9 == 0) one.code = random() % 2 == 0 ? kCodeZero : kCodeNotFinite;
+    set.push_back(one);
+  }
+  if (random() % 3 == 0) set.push_back({set[0].code, 16, 1 + below(random, 15)});
+  return set;
+}
+
+double random_bits(std::mt19937& random) {
+  return 1 + 7 * std::uniform_real_distribution<double>()(random);
+}
+
+TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheLevel) {
+  for (int level = kCodeLeast - 60; level <= kCodeMost + 10; level += 3) {
+    for (int code = 0; code <= 4095; ++code) {
+      const auto one = static_cast<Code12>(code);
+      const bool scale = code >= kCodeLeast && code <= kCodeMost;
+      ASSERT_EQ(width_at(one, level), scale ? deserved(one, level) : 0u) << code << ' ' << level;
+    }
+  }
+}
+
+TEST(TideWidths, TheLevelIsTheSmallestThatFits) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 400; ++trial) {
+    const Set set = random_set(random);
+    const double bits = trial % 8 == 0 ? 1 + trial / 8 % 8 : random_bits(random);
+    const std::uint64_t budget = budget_of(set, bits);
+    std::int32_t level = 607;
+    while (total_at(set, level) > budget) ++level;
+    const Allotment got = allotment_of(set, bits);
+    ASSERT_EQ(got.level, level) << trial;
+    ASSERT_EQ(got.left, budget - total_at(set, level)) << trial;
+    ASSERT_EQ(got.raise, total_at(set, level - 1) - total_at(set, level)) << trial;
+    ASSERT_TRUE(level == 607 || got.raise > got.left) << "or a lower level had fitted";
+  }
+}
+
+// Codes start at 656 and 656 − 49 gives all of them 8 bits: no lower level is looked for.
+TEST(TideWidths, MoreBitsThanBlocksCanUseEndAtTheLowestLevel) {
+  const Set set{{kCodeLeast, 256, 256}, {kCodeMost, 256, 256}};
+  const Allotment got = allotment_of(set, 100);
+  EXPECT_EQ(got.level, 607);
+  EXPECT_EQ(got.raise, 0u);
+  EXPECT_EQ(got.left, 100u * 512 - 24 - 8 * 512);
+  EXPECT_EQ(raised_share(got, 256), 0u);
+}
+
+TEST(TideWidths, MoreBitsNeverRaiseTheLevel) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 50; ++trial) {
+    const Set set = random_set(random);
+    std::int32_t level = kCodeMost + 1;
+    for (double bits = 1; bits <= 8; bits += 0.0625) {
+      const std::int32_t now = allotment_of(set, bits).level;
+      ASSERT_LE(now, level) << trial << ' ' << bits;
+      level = now;
+    }
+  }
+}
+
+TEST(TideWidths, ABlockIsWorthOneBitMoreAtMostPerLevelAndNeverLessWithMoreEnergy) {
+  for (int level = 607; level <= 1300; ++level) {
+    unsigned before = 0;
+    for (int code = kCodeLeast; code <= 1400; ++code) {
+      const unsigned width = width_at(static_cast<Code12>(code), level);
+      ASSERT_GE(width, before);
+      ASSERT_LE(width_at(static_cast<Code12>(code), level - 1) - width, 1u);
+      before = width;
+    }
+  }
+}
+
+TEST(TideWidths, TheBudgetPaysForScalesFirst) {
+  EXPECT_EQ(budget(4, 256, 1), 1024u - 12);
+  EXPECT_EQ(budget(1.5, 101, 2), 151u - 24) << "the bits are rounded down before";
+  EXPECT_EQ(budget(1, 12, 1), 0u);
+  EXPECT_EQ(budget(1, 3, 1), 0u) << "never below zero";
+  EXPECT_EQ(budget(8, std::uint64_t{1} << 40, std::uint64_t{1} << 32),
+            (std::uint64_t{1} << 43) - 12 * (std::uint64_t{1} << 32));
+}
+
+TEST(TideWidths, NothingToSpendGivesNothing) {
+  const Set set{{kCodeMost, 16, 1}};
+  const Allotment got = allotment_of(set, 8);
+  EXPECT_EQ(total_at(set, got.level), 0u);
+  EXPECT_EQ(allotment_of({}, 4).raise, 0u);
+  EXPECT_EQ(allotment_of({{kCodeZero, 256, 256}, {kCodeNotFinite, 256, 256}}, 4).level, 607);
+}
+
+TEST(TideWidths, TheRaisedShareIsTheReadmesFormula) {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::uint32_t block = 64u << below(random, 5);
+    const Allotment allotment{900, random() % 100'000, 1 + random() % 200'000};
+    const double s =
+        std::min(1.0, static_cast<double>(allotment.left) / static_cast<double>(allotment.raise));
+    const double blocks = static_cast<double>(allotment.raise) / block;
+    const double less = s - 4 * std::sqrt(s * (1 - s) / blocks);
+    ASSERT_EQ(raised_share(allotment, block),
+              static_cast<std::uint64_t>(std::floor(std::max(0.0, less) * 4294967296.0)));
+  }
+  EXPECT_EQ(raised_share({900, 0, 512}, 256), 0u);
+  EXPECT_EQ(raised_share({900, 512, 512}, 256), std::uint64_t{1} << 32) << "all of them";
+}
+
+// Draws of R/B blocks stay within L but for what four standard deviations leave.
+TEST(TideWidths, RaisingByDrawsStaysWithinTheBudget) {
+  std::mt19937_64 random(4);
+  int over = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::uint64_t blocks = 1 + random() % 500;
+    const Allotment allotment{900, random() % (256 * blocks), 256 * blocks};
+    const std::uint64_t share = raised_share(allotment, 256);
+    std::uint64_t used = 0;
+    for (std::uint64_t b = 0; b < blocks; ++b) used += (random() >> 32) < share ? 256 : 0;
+    over += used > allotment.left ? 1 : 0;
+  }
+  // One in 30,000 by the normal tail; binomials of few blocks have heavier ones.
+  EXPECT_LE(over, 4);
+}
+
+}  // namespace
+}  // namespace sluice::tide
