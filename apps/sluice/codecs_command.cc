@@ -43,12 +43,17 @@ Json to_json(const NamedCodec& codec) {
   return json;
 }
 
-std::string options_text(const Info& info) {
-  std::string text;
-  for (const OptionInfo& option : info.options) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", describe(option));
+// Every option on a line of its own: some codecs have many.
+std::string options_text(const std::vector<NamedCodec>& codecs) {
+  std::vector<std::vector<std::string>> rows;
+  for (const NamedCodec& codec : codecs) {
+    std::string name(codec.info->name);
+    for (const OptionInfo& option : codec.info->options) {
+      rows.push_back({name, describe(option), std::string(option.help)});
+      name.clear();
+    }
   }
-  return text.empty() ? "-" : text;
+  return format_table({"name", "<option=default (accepted)", "<meaning"}, rows);
 }
 
 std::string to_text(const std::vector<NamedCodec>& codecs) {
@@ -56,14 +61,14 @@ std::string to_text(const std::vector<NamedCodec>& codecs) {
   const auto yes = [](bool value) { return std::string(value ? "yes" : "no"); };
   for (const NamedCodec& codec : codecs) {
     const Traits traits = codec.codec->traits(2);
-    rows.push_back({std::string(codec.info->name), options_text(*codec.info),
-                    yes(traits.homomorphic), yes(traits.lossless), yes(traits.unbiased),
-                    std::string(name_of(traits.contraction)), std::string(codec.info->reductions),
-                    std::string(codec.info->paper)});
+    rows.push_back({std::string(codec.info->name), yes(traits.homomorphic), yes(traits.lossless),
+                    yes(traits.unbiased), std::string(name_of(traits.contraction)),
+                    std::string(codec.info->reductions), std::string(codec.info->paper)});
   }
-  return format_table({"name", "<options", "<homomorphic", "<lossless", "<unbiased", "<contraction",
+  return format_table({"name", "<homomorphic", "<lossless", "<unbiased", "<contraction",
                        "<reductions", "<paper"},
-                      rows);
+                      rows) +
+         "\n" + options_text(codecs);
 }
 
 Verdict list_codecs(const std::string& json_path) {

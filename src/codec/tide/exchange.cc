@@ -12,6 +12,8 @@
 namespace sluice::tide {
 namespace {
 
+constexpr std::uint32_t kMeasured = 256;  // blocks measured at a time
+
 // Eighth octaves of growth since the last step. Up to the first a worker sends as it is; beyond, it
 // damps the block to that, because rotated integers wrap at 9.65 scales. Beyond the second the
 // block is sent again.
@@ -132,13 +134,12 @@ void TideExchange::finish_exact(const Answer& answer) {
 
 // My scale codes of blocks [first, end).
 void TideExchange::measure(std::uint32_t first, std::uint32_t end) {
-  std::array<float, kBatch> energies;
+  std::array<float, kMeasured> energies;
   std::uint32_t b = first;
   while (b < end) {
     const Layout::Block block = layout_[b];
     const std::uint32_t whole_end = std::min(end, layout_.whole());
-    const std::uint32_t blocks =
-        b < layout_.whole() ? std::min<std::uint32_t>(kBatch, whole_end - b) : 1;
+    const std::uint32_t blocks = b < layout_.whole() ? std::min(kMeasured, whole_end - b) : 1;
     const std::uint32_t count = blocks == 1 ? block.count : blocks * block.size;
     const Layout::Block run{block.first, block.size, count};
     energy::blocks(chunk_.gradient.subspan(run.first, count), residual_of(run), block.size,

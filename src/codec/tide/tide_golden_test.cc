@@ -1,0 +1,142 @@
+// The wire format, byte for byte. golden/*.txt come from golden/make_golden.py, which was written
+// from the README and shares nothing with the library.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "codec/tide/tide_rounds_test.h"
+#include "kernels/level.h"
+
+namespace sluice::tide {
+namespace {
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) / 16];
+    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) % 16];
+  }
+  return text;
+}
+std::string hex(const Floats& values) { return hex(std::as_bytes(std::span(values))); }
+
+// Integers by powers of two: no program rounds them.
+float value(std::uint32_t worker, std::uint32_t i, std::uint32_t step) {
+  const std::uint32_t number = (i * 37 + worker * 53 + step * 29 + i * i * 7) % 101;
+  return std::ldexp(static_cast<float>(number) - 50.0f, -4 - 2 * static_cast<int>(i / 64 % 3));
+}
+
+std::vector<Floats> gradients_at(std::uint32_t n, std::uint32_t count, std::uint32_t step) {
+  std::vector<Floats> gradients(n, Floats(count));
+  for (std::uint32_t k = 0; k < n; ++k) {
+    for (std::uint32_t i = 0; i < count; ++i) gradients[k][i] = value(k, i, step);
+  }
+  return gradients;
+}
+
+// What happens, in the words of the golden files.
+class Diary {
+ public:
+  Diary(const Told& told, std::uint32_t n, std::uint32_t count, bool feedback)
+      : crew(told, n, count, feedback) {}
+
+  void step(std::uint64_t number, const std::vector<Floats>& gradients,
+            const std::vector<std::uint32_t>& missing = {}) {
+    crew.key = chunk_key(7, number, 1);
+    // In the kept scales' second step a step of the exchange says which blocks went again.
+    const bool kept = number > 3 && !crew.states[0].empty();
+    const Steps steps = crew.step(gradients, missing);
+    text << "step " << number << '\n';
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (kept && i == 1) text << "again\n";
+      for (const Went& round : steps[i]) note(round);
+    }
+    for (const Floats& mean : crew.means) EXPECT_EQ(hex(mean), hex(crew.means[0]));
+    text << "mean " << hex(crew.means[0]) << '\n';
+    for (std::size_t k = 0; k < crew.residuals.size() && !crew.residuals[k].empty(); ++k) {
+      text << "residual " << k << ' ' << hex(crew.residuals[k]) << '\n';
+    }
+    if (crew.with_model) crew.end_step();
+  }
+  void expect_golden(const std::string& name) const {
+    const std::string path =
+        std::string(SLUICE_TEST_DATA) + "/../../src/codec/tide/golden/" + name + ".txt";
+    std::ifstream file(path);
+    ASSERT_TRUE(file.good()) << path;
+    std::istringstream mine(text.str());
+    std::string wanted;
+    std::string got;
+    for (int line = 1; std::getline(file, wanted); ++line) {
+      ASSERT_TRUE(std::getline(mine, got)) << name << ": ends before line " << line;
+      ASSERT_EQ(got, wanted) << name << ", line " << line;
+    }
+    EXPECT_FALSE(std::getline(mine, got)) << name << ": goes on with " << got;
+  }
+
+  Crew crew;
+
+ private:
+  void note(const Went& round) {
+    text << "round " << name_of(round.what.op) << ' ' << int{round.what.bits} << ' '
+         << round.what.count << '\n';
+    for (std::size_t k = 0; k < round.ups.size(); ++k) {
+      text << "up " << k << ' ' << hex(round.ups[k]) << '\n';
+    }
+    text << "down " << hex(round.down) << '\n';
+  }
+
+  std::ostringstream text;
+};
+
+// Every instruction set writes the same book.
+class TideGolden : public ::testing::TestWithParam<Level> {
+ private:
+  ScopedLevel level_{GetParam()};
+};
+
+TEST_P(TideGolden, FullSumsOfEverybody) {
+  Diary diary({.bits = 4, .block = 256, .down = Down::full}, 2, 200, false);
+  diary.step(3, gradients_at(2, 200, 0));
+  diary.expect_golden("full");
+}
+
+TEST_P(TideGolden, RoundedSumsWithFeedbackAndAWorkerMissing) {
+  Diary diary({.bits = 3, .block = 64, .down = Down::round}, 3, 300, true);
+  for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(3, 300, step), {1});
+  diary.expect_golden("round");
+}
+
+TEST_P(TideGolden, NarrowSumsAndABlockThatTravelsExactly) {
+  Diary diary({.bits = 5, .block = 64, .down = Down::narrow}, 2, 200, true);
+  auto gradients = gradients_at(2, 200, 0);
+  gradients[1][70] = std::numeric_limits<float>::infinity();
+  diary.step(3, gradients);
+  diary.expect_golden("infinite");
+}
+
+TEST_P(TideGolden, KeptScalesWithABlockSentAgainAndOneDamped) {
+  Diary diary({.bits = 4, .block = 64, .scales = Scales::previous}, 2, 330, true);
+  diary.step(3, gradients_at(2, 330, 3));
+  auto gradients = gradients_at(2, 330, 4);
+  for (Floats& gradient : gradients) {
+    for (std::size_t i = 0; i < 128; ++i) gradient[i] *= i < 64 ? 64.0f : 2.0f;
+  }
+  diary.step(4, gradients);
+  diary.expect_golden("previous");
+}
+
+TEST_P(TideGolden, ASecondStepByTheModelsLevel) {
+  Diary diary({.bits = 2.75, .block = 64}, 2, 64 * 24, false);
+  diary.crew.with_model = true;
+  for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(2, 64 * 24, step));
+  diary.expect_golden("model");
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, TideGolden, ::testing::ValuesIn(available_levels()),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
+
+}  // namespace
+}  // namespace sluice::tide

@@ -1,0 +1,181 @@
+// One level for the whole model, from the second step on.
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "codec/tide/tide_rounds_test.h"
+
+namespace sluice::tide {
+namespace {
+
+// All blocks of a model with the codes that were agreed.
+struct Known {
+  std::vector<Code12> codes;
+  std::vector<Layout::Block> blocks;
+
+  void add(const std::vector<Code12>& more, const Layout& layout) {
+    for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+      codes.push_back(more[b]);
+      blocks.push_back(layout[b]);
+    }
+  }
+  [[nodiscard]] double spent(std::int32_t level) const {
+    double sum = 0;
+    for (std::size_t b = 0; b < codes.size(); ++b) {
+      sum += 1.0 * blocks[b].size * deserved(codes[b], level);
+    }
+    return sum;
+  }
+  [[nodiscard]] double budget(double bits) const {
+    double real = 0;
+    for (const Layout::Block& block : blocks) real += block.count;
+    return std::max(0.0, std::floor(bits * real) - 12.0 * static_cast<double>(blocks.size()));
+  }
+};
+
+// The README's rule for one chunk, given all that is known of the model.
+std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code12>& codes,
+                                      const Layout& layout, const Told& told, std::uint64_t key) {
+  std::int32_t level = 607;
+  while (known.spent(level) > known.budget(told.bits)) ++level;
+  const double raise = known.spent(level - 1) - known.spent(level);
+  const double left = known.budget(told.bits) - known.spent(level);
+  const double s = raise == 0 ? 0 : std::min(1.0, left / raise);
+  const double share =
+      raise == 0 ? 0 : std::max(0.0, s - 4 * std::sqrt(s * (1 - s) / (raise / told.block)));
+  const RandomStream draws(key, Purpose::selection, kShared);
+  std::vector<unsigned> widths;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+    widths.push_back(deserved(codes[b], level));
+    const bool raised = deserved(codes[b], level - 1) > widths.back() &&
+                        draws.word(layout[b].first / 16) < std::floor(share * 4294967296.0);
+    widths.back() += raised ? 1 : 0;
+  }
+  return widths;
+}
+
+void expect_lanes(const std::vector<Went>& rounds, const std::vector<unsigned>& widths,
+                  const Layout& layout) {
+  std::array<std::uint32_t, 9> wanted{};
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) wanted[widths[b]] += layout[b].size;
+  std::array<std::uint32_t, 9> got{};
+  for (const Went& round : rounds) {
+    if (round.what.op == Op::lane_sum) got[round.what.bits] = round.what.count;
+  }
+  for (unsigned width = 1; width <= 8; ++width) EXPECT_EQ(got[width], wanted[width]) << width;
+}
+
+// Tensors of a model whose energies differ by `apart`, run by hand with a common model state.
+struct Model {
+  Model(const Told& how, float apart) : told(how) {
+    for (std::uint32_t t = 0; t < 2; ++t) {
+      crews.emplace_back(told, 2, kCounts[t], false);
+      crews[t].with_model = true;
+      gradients.push_back(gradients_of(2, kCounts[t], 20 + t, 2));
+      if (t == 0) continue;
+      for (Floats& gradient : gradients[t]) {
+        for (float& value : gradient) value *= apart;
+      }
+    }
+  }
+  std::vector<Steps> step(std::uint64_t number) {
+    std::vector<Steps> logs;
+    for (std::uint32_t t = 0; t < 2; ++t) {
+      crews[t].key = chunk_key(1, number, t);
+      logs.push_back(crews[t].step(gradients[t]));
+    }
+    std::vector<std::uint64_t> tally = crews[0].tally;
+    for (std::size_t i = 0; i < tally.size(); ++i) tally[i] += crews[1].tally[i];
+    for (Crew& crew : crews) {
+      crew.codec->end_step(tally, crew.model);
+      std::fill(crew.tally.begin(), crew.tally.end(), std::uint64_t{0});
+    }
+    return logs;
+  }
+
+  static constexpr std::array<std::uint32_t, 2> kCounts{20'000, 12'345};
+  Told told;
+  std::vector<Crew> crews;
+  std::vector<std::vector<Floats>> gradients;  // by tensor and rank
+};
+
+std::uint64_t bits_of(const std::vector<Went>& rounds) {
+  std::uint64_t bits = 0;
+  for (const Went& round : rounds) bits += std::uint64_t{round.what.bits} * round.what.count;
+  return bits;
+}
+
+TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
+  for (const double bits : {1.5, 3.0, 4.0}) {
+    for (const float apart : {1e-3f, 0.2f}) {
+      SCOPED_TRACE(::testing::Message() << bits << " bits, " << apart);
+      Model model({.bits = bits}, apart);
+      const auto first = model.step(0);
+      Known known;
+      for (std::uint32_t t = 0; t < 2; ++t) {
+        const Layout layout(Model::kCounts[t], 256);
+        const auto codes = codes_of(first[t][0][0].down, layout);
+        expect_lanes(first[t][1], widths_by_chunk(codes, layout, bits), layout);
+        known.add(codes, layout);
+      }
+      const auto second = model.step(1);
+      std::uint64_t up = 0;
+      for (std::uint32_t t = 0; t < 2; ++t) {
+        const Layout layout(Model::kCounts[t], 256);
+        const auto codes = codes_of(second[t][0][0].down, layout);
+        expect_lanes(second[t][1],
+                     widths_by_model(known, codes, layout, model.told, model.crews[t].key), layout);
+        up += bits_of(second[t][0]) + bits_of(second[t][1]);
+      }
+      const double most = bits * (Model::kCounts[0] + Model::kCounts[1]);
+      EXPECT_LE(static_cast<double>(up), most);
+      EXPECT_GT(static_cast<double>(up), 0.9 * most);
+      if (apart < 0.01f) {
+        EXPECT_GT(bits_of(second[0][1]) * 12'345 * 10, bits_of(second[1][1]) * 20'000 * 13)
+            << "bits go where the energy is";
+      }
+    }
+  }
+}
+
+TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
+  Model model({.bits = 3, .scales = Scales::previous}, 0.05f);
+  Known known;
+  const auto first = model.step(0);
+  for (std::uint32_t t = 0; t < 2; ++t) {
+    known.add(codes_of(first[t][0][0].down, Layout(Model::kCounts[t], 256)),
+              Layout(Model::kCounts[t], 256));
+  }
+  const auto second = model.step(1);
+  for (std::uint32_t t = 0; t < 2; ++t) {
+    ASSERT_EQ(second[t].size(), 1u);
+    const Layout layout(Model::kCounts[t], 256);
+    const auto kept = codes_of(first[t][0][0].down, layout);
+    expect_lanes(second[t][0], widths_by_model(known, kept, layout, model.told, model.crews[t].key),
+                 layout);
+  }
+}
+
+TEST(TideModel, TheTallyCountsEveryBlockOnceAndTinyTensorsNot) {
+  Crew crew({.block = 64}, 2, 1000, false);
+  crew.with_model = true;
+  auto gradients = gradients_of(2, 1000, 3, 2);
+  gradients[0][70] = INFINITY;
+  const Steps steps = crew.step(gradients);
+  const Layout layout(1000, 64);
+  std::vector<std::uint64_t> wanted(kCodeMost - kCodeLeast + 3u);
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+    const Code12 code = code_at(steps[0][0].down, b);
+    if (code != 4095) wanted[static_cast<std::size_t>(code - kCodeLeast)] += layout[b].size;
+  }
+  wanted[wanted.size() - 2] = 1000;
+  wanted.back() = layout.blocks();
+  EXPECT_EQ(crew.tally, wanted);
+
+  Crew tiny({}, 2, 15, false);
+  tiny.with_model = true;
+  tiny.step(gradients_of(2, 15, 3));
+  EXPECT_EQ(tiny.tally, std::vector<std::uint64_t>(wanted.size()));
+}
+
+}  // namespace
+}  // namespace sluice::tide

@@ -1,0 +1,355 @@
+// scales=previous: codes go with the scales of the step before, in one step with the new ones.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/bytes.h"
+#include "codec/tide/tide_rounds_test.h"
+
+namespace sluice::tide {
+namespace {
+
+constexpr std::uint32_t kBlock = 64;
+constexpr std::uint32_t kCount = 10 * kBlock;
+
+Told previous(double bits = 5, Down down = Down::full) {
+  return {.bits = bits, .block = kBlock, .down = down, .scales = Scales::previous};
+}
+
+std::vector<Floats> scaled(std::vector<Floats> gradients, std::uint32_t block, float by) {
+  for (Floats& gradient : gradients) {
+    for (std::size_t i = block * kBlock; i < (block + 1) * kBlock; ++i) gradient[i] *= by;
+  }
+  return gradients;
+}
+
+// A crew that has done its first step on gradients of even energy.
+struct SecondStep {
+  explicit SecondStep(std::uint32_t n = 3, const Told& told = previous(), bool feedback = true)
+      : crew(told, n, kCount, feedback), gradients(gradients_of(n, kCount, 4, 0)) {
+    kept = codes_of(crew.step(gradients)[0][0].down, layout);
+    crew.key = chunk_key(1, 3, 3);
+    for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  }
+  // Whether the block's mean is that of the gradients within half a step of a scale.
+  void expect_block(const std::vector<Floats>& inputs, std::uint32_t block, Code12 code,
+                    unsigned width, const std::vector<std::uint32_t>& missing = {}) const {
+    const std::size_t first = block * kBlock;
+    const auto wanted = true_mean(inputs, missing);
+    const auto exact =
+        rotated(std::span<const double>(wanted).subspan(first, kBlock), crew.key, kBlock);
+    const auto got =
+        rotated(std::span<const float>(crew.means[0]).subspan(first, kBlock), crew.key, kBlock);
+    const double bound = step_of(width) / 2 + input_error(kBlock) + float_error(width, kBlock);
+    int outside = 0;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      outside += std::fabs(got[i] - exact[i]) > bound * scale_of(code) ? 1 : 0;
+    }
+    EXPECT_LE(outside, 6) << "block " << block << ": more than what a clamp of 2.3 scales cuts";
+  }
+
+  Layout layout{kCount, kBlock};
+  Crew crew;
+  std::vector<Floats> gradients;
+  std::vector<Code12> kept;
+};
+
+std::uint32_t lanes_of(const std::vector<Went>& rounds, Op op) {
+  std::uint32_t lanes = 0;
+  for (const Went& round : rounds) lanes += round.what.op == op ? round.what.count : 0;
+  return lanes;
+}
+
+TEST(TidePrevious, TheFirstStepIsThatOfScalesNow) {
+  const auto gradients = gradients_of(3, 1000, 1);
+  Crew kept({.scales = Scales::previous}, 3, 1000);
+  Crew now({.scales = Scales::now}, 3, 1000);
+  const Steps steps = kept.step(gradients, {1});
+  const Steps wanted = now.step(gradients, {1});
+  ASSERT_EQ(steps.size(), 2u);
+  ASSERT_EQ(steps[1].size(), wanted[1].size());
+  for (std::size_t i = 0; i < steps[1].size(); ++i) EXPECT_EQ(steps[1][i].ups, wanted[1][i].ups);
+  EXPECT_EQ(kept.means, now.means);
+  EXPECT_EQ(kept.residuals, now.residuals);
+}
+
+TEST(TidePrevious, TheSecondStepIsOneStepWithScalesFirstAndNobodyNamed) {
+  SecondStep test;
+  const auto widths = widths_by_chunk(test.kept, test.layout, 5);
+  const auto inputs = gradients_of(3, kCount, 5, 0);
+  const Steps steps = test.crew.step(inputs);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_TRUE(steps[0][0].what == (Reduction{.op = Op::max, .bits = 12, .count = 10}));
+  std::array<std::uint32_t, 9> lanes{};
+  for (const unsigned width : widths) lanes[width] += kBlock;
+  std::size_t at = 1;
+  for (unsigned width = 1; width <= 8; ++width) {
+    if (lanes[width] == 0) continue;
+    ASSERT_LT(at, steps[0].size());
+    EXPECT_EQ(steps[0][at].what.bits, width);
+    EXPECT_EQ(steps[0][at].what.count, lanes[width]) << "widths follow the kept codes";
+    EXPECT_EQ(steps[0][at].what.grain, kBlock);
+    ++at;
+  }
+  EXPECT_EQ(at, steps[0].size());
+  for (const Went& round : steps[0]) EXPECT_FALSE(round.restricted);
+  for (std::uint32_t b = 0; b < 10; ++b) test.expect_block(inputs, b, test.kept[b], widths[b]);
+}
+
+TEST(TidePrevious, StateIsTheAgreedCodesPlusOneAndCarriesOn) {
+  SecondStep test;
+  for (std::uint32_t b = 0; b < 10; ++b) {
+    for (const Bytes& state : test.crew.states) {
+      EXPECT_EQ(load_le<std::uint16_t>(state, 2 * b), test.kept[b] + 1);
+    }
+  }
+  // Saved and loaded elsewhere, it gives the same bytes.
+  Crew other(previous(), 3, kCount);
+  other.states = test.crew.states;
+  other.key = test.crew.key;
+  const auto inputs = gradients_of(3, kCount, 6, 0);
+  const Steps steps = test.crew.step(inputs);
+  const Steps again = other.step(inputs);
+  ASSERT_EQ(again.size(), steps.size());
+  for (std::size_t i = 0; i < steps[0].size(); ++i) EXPECT_EQ(steps[0][i].ups, again[0][i].ups);
+  EXPECT_EQ(other.means, test.crew.means);
+  EXPECT_EQ(other.states, test.crew.states);
+  const auto agreed = codes_of(steps[0][0].down, test.layout);
+  for (std::uint32_t b = 0; b < 10; ++b) {
+    EXPECT_EQ(load_le<std::uint16_t>(other.states[2], 2 * b), agreed[b] + 1) << "the latest";
+  }
+}
+
+// ---- Blocks that have changed.
+
+struct Change {
+  float by = 1;
+  bool again = false;
+};
+
+TEST(TidePrevious, BlocksThatChangeByMoreThanFourAreSentAgainAndRight) {
+  for (const Change& change : {Change{5.0f, true},
+                               {1000.0f, true},
+                               {1e15f, true},
+                               {0.2f, true},
+                               {1e-15f, true},
+                               {3.0f, false},
+                               {0.35f, false}}) {
+    SCOPED_TRACE(change.by);
+    SecondStep test;
+    const auto inputs = scaled(test.gradients, 3, change.by);
+    const Steps steps = test.crew.step(inputs);
+    const auto agreed = codes_of(steps[0][0].down, test.layout);
+    const bool again = std::abs(agreed[3] - test.kept[3]) > 16;
+    ASSERT_EQ(again, change.again);
+    ASSERT_EQ(steps.size(), again ? 2u : 1u);
+    const auto kept_widths = widths_by_chunk(test.kept, test.layout, 5);
+    for (std::uint32_t b = 0; b < 10; ++b) {
+      if (b != 3) test.expect_block(inputs, b, test.kept[b], kept_widths[b]);
+    }
+    if (!again) continue;
+    const unsigned width = widths_by_chunk(agreed, test.layout, 5)[3];
+    ASSERT_EQ(steps[1].size(), width == 0 ? 0u : 1u) << "that block alone";
+    if (width == 0) {
+      for (std::size_t i = 192; i < 256; ++i) EXPECT_EQ(test.crew.means[1][i], 0.0f);
+      continue;
+    }
+    EXPECT_EQ(steps[1][0].what.bits, width);
+    EXPECT_EQ(steps[1][0].what.count, kBlock);
+    EXPECT_TRUE(steps[1][0].restricted);
+    EXPECT_EQ(steps[1][0].from, steps[0][0].from);
+    test.expect_block(inputs, 3, agreed[3], width);
+  }
+}
+
+TEST(TidePrevious, FromZeroAndToZeroAreSentAgain) {
+  Crew crew(previous(), 2, kCount);
+  const auto full = gradients_of(2, kCount, 7, 0);
+  const auto hollow = scaled(full, 2, 0.0f);
+  crew.step(hollow);
+  for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  crew.key = chunk_key(1, 4, 3);
+  const Steps back = crew.step(full);
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(lanes_of(back[1], Op::lane_sum), kBlock);
+  double error = 0;
+  const auto wanted = true_mean(full);
+  for (std::size_t i = 128; i < 192; ++i) error += std::pow(crew.means[0][i] - wanted[i], 2);
+  EXPECT_LT(error, 64 * 0.05);
+  for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  crew.key = chunk_key(1, 5, 3);
+  const Steps gone = crew.step(hollow);
+  ASSERT_EQ(gone.size(), 2u);
+  EXPECT_TRUE(gone[1].empty()) << "nothing of it is left to send";
+  for (std::size_t i = 128; i < 192; ++i) {
+    EXPECT_EQ(crew.means[1][i], 0.0f);
+    EXPECT_EQ(crew.residuals[1][i], 0.0f);
+  }
+  // Zero twice is no change.
+  crew.key = chunk_key(1, 6, 3);
+  for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  EXPECT_EQ(crew.step(hollow).size(), 1u);
+}
+
+TEST(TidePrevious, NanIsSentAgainExactlyAndComingBackFromItToo) {
+  SecondStep test(2);
+  auto inputs = test.gradients;
+  inputs[1][5 * kBlock + 7] = std::numeric_limits<float>::quiet_NaN();
+  const Steps steps = test.crew.step(inputs);
+  ASSERT_EQ(steps.size(), 2u);
+  ASSERT_EQ(steps[1].size(), 1u);
+  EXPECT_TRUE(steps[1][0].what ==
+              (Reduction{.op = Op::f32_sum, .bits = 32, .count = kBlock, .grain = kBlock}));
+  for (std::size_t i = 5 * kBlock; i < 6 * kBlock; ++i) {
+    if (i == 5 * kBlock + 7) {
+      EXPECT_TRUE(std::isnan(test.crew.means[0][i]));
+    } else {
+      EXPECT_EQ(test.crew.means[0][i], (inputs[0][i] + inputs[1][i]) / 2);
+      EXPECT_EQ(test.crew.residuals[1][i], 0.0f);
+    }
+  }
+  const auto widths = widths_by_chunk(test.kept, test.layout, 5);
+  test.expect_block(inputs, 4, test.kept[4], widths[4]);
+  // Kept as 4095, the block has no width in the next step and is sent again with its new scale.
+  test.crew.key = chunk_key(1, 9, 3);
+  for (Floats& residual : test.crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  const Steps back = test.crew.step(test.gradients);
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(lanes_of(back[1], Op::lane_sum), kBlock);
+  EXPECT_EQ(lanes_of(back[0], Op::lane_sum), kCount - kBlock);
+  const auto agreed = codes_of(back[0][0].down, test.layout);
+  test.expect_block(test.gradients, 5, agreed[5], back[1][0].what.bits);
+}
+
+// Growth between √2 and 4: scaled down so that nothing wraps, by the worker's own code less 4.
+TEST(TidePrevious, GrowthIsDampedAndTheResidualKeepsTheRest) {
+  for (const float by : {1.2f, 1.8f, 2.5f, 3.5f}) {
+    SecondStep test(1);
+    const auto inputs = scaled(test.gradients, 6, by);
+    const Steps steps = test.crew.step(inputs);
+    ASSERT_EQ(steps.size(), 1u) << by;
+    const Code12 own = code_at(steps[0][0].ups[0], 6);
+    const Code12 used = std::max<Code12>(test.kept[6], static_cast<Code12>(own - 4));
+    const double damping = scale_of(test.kept[6]) / scale_of(used);
+    EXPECT_EQ(by < 1.4f, damping == 1.0);
+    auto damped = inputs;
+    for (float& value : damped[0]) value = static_cast<float>(value * damping);
+    const auto widths = widths_by_chunk(test.kept, test.layout, 5);
+    test.expect_block(damped, 6, test.kept[6], widths[6]);
+    for (std::size_t i = 6 * kBlock; i < 7 * kBlock; ++i) {
+      const float rest = inputs[0][i] - test.crew.means[0][i];
+      ASSERT_NEAR(test.crew.residuals[0][i], rest, 1e-5f * by) << "nothing is lost";
+    }
+  }
+}
+
+TEST(TidePrevious, DampedGrowthComesBackWithTheNextSteps) {
+  SecondStep test(2);
+  const auto grown = scaled(test.gradients, 6, 3.5f);
+  std::vector<double> sum(kCount);
+  const int steps = 40;
+  for (int step = 0; step < steps; ++step) {
+    test.crew.key = chunk_key(1, 10 + static_cast<std::uint64_t>(step), 3);
+    ASSERT_EQ(test.crew.step(grown).size(), 1u) << step;
+    for (std::size_t i = 0; i < kCount; ++i) sum[i] += test.crew.means[0][i] / steps;
+  }
+  const auto wanted = true_mean(grown);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_NEAR(sum[i], wanted[i], 3.5 * 4.0 / steps) << "a last residual of a few scales at most";
+  }
+}
+
+// ---- Contributors that differ between the rounds of one step.
+
+// What was counted and what is kept is what was brought, by coordinate.
+void expect_nothing_twice(const Crew& crew, const std::vector<Floats>& inputs, double counted) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    double brought = 0;
+    double held = 0;
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      brought += inputs[rank][i];
+      held += crew.residuals[rank][i];
+    }
+    ASSERT_NEAR(counted * crew.means[0][i] + held, brought, 1e-4) << i;
+  }
+}
+
+constexpr std::uint32_t kEveryGrain = 99;
+
+void expect_sent_again(const Told& told, const std::vector<std::uint32_t>& in_scales,
+                       const std::vector<std::uint32_t>& in_codes, std::uint32_t odd_grain) {
+  SecondStep test(4, told);
+  const auto inputs = gradients_of(4, kCount, 8, 0);
+  const Steps steps =
+      test.crew.step(inputs, [&](std::size_t, std::size_t round, std::uint32_t grain) {
+        const bool odd = round > 0 && (odd_grain == kEveryGrain || grain == odd_grain);
+        return set_of(4, odd ? in_codes : in_scales);
+      });
+  ASSERT_EQ(steps.size(), 2u);
+  std::uint32_t lanes = 0;
+  for (const Went& round : steps[1]) {
+    lanes += round.what.count;
+    EXPECT_TRUE(round.restricted);
+    EXPECT_EQ(round.from, steps[0][0].from);
+  }
+  EXPECT_EQ(lanes, kCount) << "all blocks, with the new scales";
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t k = 0; k < 4; ++k) {
+    if (!steps[0][0].from[k]) missing.push_back(k);
+  }
+  EXPECT_LT(vnmse(true_mean(inputs, missing), test.crew.means[0]), 0.05);
+  if (told.down == Down::round) return;  // the rounding of sums is in nobody's residual
+  const auto agreed = codes_of(steps[0][0].down, test.layout);
+  const auto widths = widths_by_chunk(agreed, test.layout, told.bits);
+  for (std::uint32_t b = 0; b < 10; ++b) {
+    test.expect_block(inputs, b, agreed[b], widths[b], missing);
+  }
+  expect_nothing_twice(test.crew, inputs, static_cast<double>(in_scales.size()));
+}
+
+// All grains of the codes, or one of them, count others than the scales.
+void expect_sent_again(const std::vector<std::uint32_t>& in_scales,
+                       const std::vector<std::uint32_t>& in_codes) {
+  for (const Down down : {Down::full, Down::narrow, Down::round}) {
+    for (const std::uint32_t grain : {kEveryGrain, 0u, 1u}) {
+      SCOPED_TRACE(::testing::Message() << name_of(down) << ", grain " << grain);
+      expect_sent_again(previous(5, down), in_scales, in_codes, grain);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(TidePrevious, CodesThatCountFewerThanTheScalesAreSentAgain) {
+  expect_sent_again({0, 1, 2}, {0, 1});
+  expect_sent_again({0, 1, 2, 3}, {2});
+}
+
+TEST(TidePrevious, CodesThatCountOthersThanTheScalesAreSentAgain) {
+  expect_sent_again({0, 3}, {1, 2});
+  expect_sent_again({0}, {1});
+}
+
+// Their sums exceed what the scales' contributors could reach: that is no reason to give up.
+TEST(TidePrevious, DISABLED_CodesThatCountMoreThanTheScalesAreSentAgain) {
+  expect_sent_again({0, 1}, {0, 1, 2, 3});
+  expect_sent_again({2}, {0, 1, 2, 3});
+}
+
+TEST(TidePrevious, AWorkerMissingInTheWholeStepIsLeftOutInOneStep) {
+  SecondStep test(3);
+  const auto inputs = gradients_of(3, kCount, 9, 0);
+  ASSERT_EQ(test.crew.step(inputs, {1}).size(), 1u);
+  EXPECT_EQ(test.crew.residuals[1], inputs[1]);
+  expect_nothing_twice(test.crew, inputs, 2);
+}
+
+// A worker whose state is younger than the others' would ask otherwise; all must lose it together.
+TEST(TidePrevious, ABlockWithoutAKeptScaleBeginsAnew) {
+  SecondStep test(2);
+  for (Bytes& state : test.crew.states) state[2 * 4] = state[2 * 4 + 1] = std::byte{0};
+  EXPECT_EQ(test.crew.step(test.gradients).size(), 2u);
+  EXPECT_EQ(test.crew.step(test.gradients).size(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice::tide

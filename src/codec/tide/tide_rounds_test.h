@@ -1,0 +1,359 @@
+// Runs tide's exchanges of a crew of workers by hand, keeps what went over the wire, and computes
+// from the README what should have.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/random.h"
+#include "codec/tide/layout.h"
+#include "codec/tide/scales.h"
+#include "codec/tide/tide.h"
+#include "kernels/lanes/lanes.h"
+#include "round/combine.h"
+#include "tests/support/codec_worker.h"
+
+namespace sluice::tide {
+
+using support::Floats;
+using support::Team;
+using support::Worker;
+using Bytes = std::vector<std::byte>;
+
+// The options, with exact sums down unless said otherwise.
+struct Told {
+  double bits = 4;
+  std::uint32_t block = 256;
+  Down down = Down::full;
+  std::optional<unsigned> extra = {};
+  Scales scales = Scales::now;
+};
+
+inline OptionValues options_of(const Told& told) {
+  OptionValues options;
+  options.values[0] = told.bits;
+  options.values[1] = std::countr_zero(told.block) - 6;
+  options.values[2] = static_cast<double>(told.down);
+  options.values[3] = told.extra ? 1.0 + *told.extra : 0.0;
+  options.values[4] = static_cast<double>(told.scales);
+  return options;
+}
+inline std::unique_ptr<Codec> codec_of(const Told& told) { return *make(options_of(told)); }
+
+// A round as it went: what was asked, of whom, everybody's bytes, the answer.
+struct Went {
+  Reduction what;
+  bool restricted = false;
+  std::vector<bool> from;  // of its first grain
+  std::vector<Bytes> ups;
+  Bytes down;
+};
+using Steps = std::vector<std::vector<Went>>;  // rounds of no lanes are left out
+
+// Who is counted where a round does not say: by step of the exchange, round and grain.
+using Counted = std::function<WorkerSet(std::size_t, std::size_t, std::uint32_t)>;
+
+inline WorkerSet set_of(std::uint32_t n, const std::vector<std::uint32_t>& ranks) {
+  WorkerSet set(n);
+  for (const std::uint32_t rank : ranks) set.insert(rank);
+  return set;
+}
+inline Counted all_but(std::uint32_t n, const std::vector<std::uint32_t>& missing) {
+  WorkerSet set = WorkerSet::all(n);
+  for (const std::uint32_t rank : missing) set.erase(rank);
+  return [set](std::size_t, std::size_t, std::uint32_t) { return set; };
+}
+
+// What a carrier does: one step of rounds, reduced and laid into everybody's memory.
+class Courier {
+ public:
+  Courier(std::uint32_t n, Counted counted) : n_(n), counted_(std::move(counted)) {}
+
+  // By rank, the answers to the rounds that this rank asked for. Valid until the next call.
+  std::vector<std::vector<Answer>> carry(const std::vector<std::vector<Round>>& asked,
+                                         std::size_t step, std::vector<Went>& log) {
+    sets_.clear();
+    parts_.clear();
+    std::vector<std::vector<Answer>> answers(n_);
+    for (std::size_t i = 0; i < asked[0].size(); ++i) {
+      if (asked[0][i].what.count == 0) {
+        for (auto& mine : answers) mine.emplace_back();
+        continue;
+      }
+      log.push_back(reduce(asked, i, step, log.size()));
+      for (std::uint32_t rank = 0; rank < n_; ++rank) {
+        const Bytes& down = log.back().down;
+        std::copy(down.begin(), down.end(), asked[rank][i].down.begin());
+        answers[rank].push_back({asked[rank][i].down.first(down.size()), *parts_.back()});
+      }
+    }
+    return answers;
+  }
+
+ private:
+  Went reduce(const std::vector<std::vector<Round>>& asked, std::size_t index, std::size_t step,
+              std::size_t number) {
+    const Round& round = asked[0][index];
+    Went went{round.what, !round.only.unrestricted(), {}, {}, {}};
+    for (const auto& mine : asked) {
+      EXPECT_TRUE(mine[index].what == round.what && mine[index].only == round.only);
+      EXPECT_TRUE(check(round.what, n_).has_value());
+      EXPECT_EQ(mine[index].up.size(), up_size(round.what));
+      EXPECT_GE(mine[index].down.size(), down_size_max(round.what, n_));
+      went.ups.emplace_back(mine[index].up.begin(), mine[index].up.end());
+    }
+    went.down.resize(down_size_max(round.what, n_));
+    parts_.push_back(std::make_unique<std::vector<Part>>());
+    const std::uint32_t grain = grain_of(round.what);
+    std::size_t used = 0;
+    for (std::uint32_t first = 0; first < round.what.count; first += grain) {
+      const std::uint32_t count = std::min(grain, round.what.count - first);
+      sets_.push_back(std::make_unique<WorkerSet>(
+          went.restricted ? named(round.only) : counted_(step, number, first / grain)));
+      const Workers from = sets_.back()->view();
+      parts_.back()->push_back({first, count, from});
+      used += combine_part(went, parts_.back()->back(), std::span(went.down).subspan(used));
+    }
+    went.down.resize(used);
+    for (std::uint32_t k = 0; k < n_; ++k) went.from.push_back(parts_.back()->front().from.has(k));
+    return went;
+  }
+  std::size_t combine_part(const Went& went, const Part& part, std::span<std::byte> down) const {
+    std::vector<Contribution> contributions;
+    for (std::uint32_t rank = 0; rank < n_; ++rank) {
+      if (part.from.has(rank)) contributions.push_back({rank, went.ups[rank]});
+    }
+    AlignedBuffer scratch(scratch_size(went.what));
+    return combine(went.what, n_, part.first, part.count, contributions, scratch.bytes(), down);
+  }
+  [[nodiscard]] WorkerSet named(Workers only) const {
+    WorkerSet set(n_);
+    for (std::uint32_t rank = 0; rank < n_; ++rank) {
+      if (only.has(rank)) set.insert(rank);
+    }
+    return set;
+  }
+
+  std::uint32_t n_;
+  Counted counted_;
+  std::vector<std::unique_ptr<WorkerSet>> sets_;
+  std::vector<std::unique_ptr<std::vector<Part>>> parts_;
+};
+
+// Runs the exchange of all workers to its end.
+inline Steps run(Team& team, const Counted& counted) {
+  const auto n = static_cast<std::uint32_t>(team.size());
+  Courier courier(n, counted);
+  Steps steps;
+  std::vector<std::vector<Answer>> answers(n);
+  while (true) {
+    std::vector<std::vector<Round>> asked(n);
+    for (std::uint32_t rank = 0; rank < n; ++rank) {
+      const Result<Step> step = team[rank]->exchange->next(answers[rank]);
+      EXPECT_TRUE(step.has_value()) << "step " << steps.size() << ": " << step.error().what;
+      if (!step) return steps;
+      asked[rank].assign(step->rounds.begin(), step->rounds.end());
+      EXPECT_EQ(asked[rank].size(), asked[0].size());
+    }
+    if (asked[0].empty()) return steps;
+    std::vector<Went> log;
+    answers = courier.carry(asked, steps.size(), log);
+    steps.push_back(std::move(log));
+  }
+}
+
+// Workers and what a group would keep for them from step to step.
+class Crew {
+ public:
+  Crew(const Told& told, std::uint32_t n, std::size_t count, bool feedback = true)
+      : codec(codec_of(told)), n_(n), residuals(n, Floats(feedback ? count : 0)), states(n) {
+    const Tensor tensor{1, 1, count};
+    for (Bytes& state : states) state.resize(codec->plan(tensor, n).state_size);
+    tally.resize(codec->traits(n).tally_count);
+    model.resize(codec->traits(n).model_size);
+  }
+
+  // One step; those of `missing` are not counted where a round leaves it open.
+  Steps step(const std::vector<Floats>& gradients, const Counted& counted) {
+    Team team;
+    for (std::uint32_t rank = 0; rank < n_; ++rank) {
+      team.push_back(std::make_unique<Worker>(*codec, rank, n_, gradients[rank], residuals[rank]));
+      Chunk& chunk = team.back()->chunk;
+      chunk.key = key;
+      chunk.state = states[rank];
+      if (in_place) chunk.mean = team.back()->gradient;
+      if (with_model) chunk.model = model;
+      if (with_model && rank == 0) chunk.tally = tally;  // all ranks would count alike
+      team.back()->restart(*codec);
+    }
+    Steps steps = run(team, counted);
+    means.clear();
+    for (std::uint32_t rank = 0; rank < n_; ++rank) {
+      means.push_back(in_place ? team[rank]->gradient : team[rank]->mean);
+      residuals[rank] = team[rank]->residual;
+    }
+    return steps;
+  }
+  Steps step(const std::vector<Floats>& gradients, const std::vector<std::uint32_t>& missing = {}) {
+    return step(gradients, all_but(n_, missing));
+  }
+  // What a group does between steps.
+  void end_step() {
+    codec->end_step(tally, model);
+    std::fill(tally.begin(), tally.end(), std::uint64_t{0});
+  }
+
+  std::unique_ptr<Codec> codec;
+
+ private:
+  std::uint32_t n_;
+
+ public:
+  std::uint64_t key = chunk_key(1, 2, 3);
+  bool in_place = false;
+  bool with_model = false;
+  std::vector<Floats> means;
+  std::vector<Floats> residuals;
+  std::vector<Bytes> states;
+  std::vector<std::uint64_t> tally;
+  Bytes model;
+};
+
+// ---- Inputs.
+
+inline Floats normals(std::size_t count, unsigned seed, float scale = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  Floats values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// One vector per worker; runs of 64 coordinates differ in energy by up to 2^(2·octaves).
+inline std::vector<Floats> gradients_of(std::uint32_t n, std::size_t count, unsigned seed,
+                                        int octaves = 3) {
+  std::vector<Floats> gradients;
+  for (std::uint32_t rank = 0; rank < n; ++rank) {
+    gradients.push_back(normals(count, seed + 1000 * rank));
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto run =
+          static_cast<int>(mix(seed, i / 64) % (2u * static_cast<unsigned>(octaves) + 1));
+      gradients.back()[i] = std::ldexp(gradients.back()[i], run - octaves);
+    }
+  }
+  return gradients;
+}
+
+// ---- The README once more.
+
+inline Code12 code_at(const Bytes& packed, std::size_t block) {
+  return static_cast<Code12>(lanes::get(packed, block, kCodeBits));
+}
+inline std::vector<Code12> codes_of(const Bytes& packed, const Layout& layout) {
+  std::vector<Code12> codes;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) codes.push_back(code_at(packed, b));
+  return codes;
+}
+inline double scale_of(Code12 code) { return std::exp2((code - 1200.0) / 8); }
+
+inline unsigned deserved(Code12 code, std::int32_t level) {
+  static constexpr std::array<int, 8> kOffsets{3, 7, 14, 21, 28, 35, 42, 49};
+  if (code == 0 || code == 4095) return 0;
+  unsigned width = 0;
+  for (const int offset : kOffsets) width += code - level >= offset ? 1 : 0;
+  return width;
+}
+
+// Widths of a tensor's first step: one level for the chunk, what is left over in order.
+inline std::vector<unsigned> widths_by_chunk(const std::vector<Code12>& codes, const Layout& layout,
+                                             double bits) {
+  double real = 0;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) real += layout[b].count;
+  const double budget = std::max(0.0, std::floor(bits * real) - 12.0 * layout.blocks());
+  const auto spent = [&](std::int32_t level) {
+    double sum = 0;
+    for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+      sum += 1.0 * layout[b].size * deserved(codes[b], level);
+    }
+    return sum;
+  };
+  std::int32_t level = 607;
+  while (spent(level) > budget) ++level;
+  double left = budget - spent(level);
+  std::vector<unsigned> widths;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+    widths.push_back(deserved(codes[b], level));
+    if (deserved(codes[b], level - 1) == widths.back() || layout[b].size > left) continue;
+    left -= layout[b].size;
+    ++widths.back();
+  }
+  return widths;
+}
+
+// A block in rotated coordinates, in the values' own unit: signs, transform, over √size.
+template <class T>
+std::vector<double> rotated(std::span<const T> values, std::uint64_t key, std::uint32_t size) {
+  const RandomStream signs(key, Purpose::sign, kShared);
+  std::vector<double> y(size);
+  for (std::uint32_t i = 0; i < values.size(); ++i) {
+    const bool minus = (signs.word(i / 32) >> (i % 32) & 1) != 0;
+    y[i] = minus ? -static_cast<double>(values[i]) : static_cast<double>(values[i]);
+  }
+  for (std::uint32_t h = 1; h < size; h *= 2) {
+    for (std::uint32_t i = 0; i < size; ++i) {
+      if ((i & h) != 0) continue;
+      const double a = y[i];
+      y[i] = a + y[i + h];
+      y[i + h] = a - y[i + h];
+    }
+  }
+  for (double& one : y) one /= std::sqrt(static_cast<double>(size));
+  return y;
+}
+
+// In scales: half of what codes of a width reach, and one step of them.
+inline constexpr std::array<double, 9> kMultipliers{0,    227,  353,  603,  1075,
+                                                    1832, 3331, 5995, 10991};
+inline double step_of(unsigned width) { return 0x1p20 / (3392 * kMultipliers[width]); }
+inline double reach_of(unsigned width) { return std::exp2(width - 1.0) * step_of(width); }
+
+// Off by this much, in scales: the integers of the input, each half a unit, all the same way.
+inline double input_error(std::uint32_t size) { return 0.5 * size / 3392; }
+// Float32 of a decoder, in scales: a rounding per butterfly, of at most everything in one place.
+inline double float_error(unsigned width, std::uint32_t size) {
+  return (std::log2(size) + 4) * 0x1p-24 * std::sqrt(size) * 2 * reach_of(width);
+}
+
+inline std::vector<double> true_mean(const std::vector<Floats>& gradients,
+                                     const std::vector<std::uint32_t>& missing = {}) {
+  std::vector<double> mean(gradients[0].size());
+  double m = 0;
+  for (std::uint32_t rank = 0; rank < gradients.size(); ++rank) {
+    if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
+    ++m;
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += gradients[rank][i];
+  }
+  for (double& one : mean) one /= m;
+  return mean;
+}
+
+inline double vnmse(const std::vector<double>& mean, std::span<const float> got) {
+  double error = 0;
+  double energy = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    error += (mean[i] - got[i]) * (mean[i] - got[i]);
+    energy += mean[i] * mean[i];
+  }
+  return error / energy;
+}
+
+}  // namespace sluice::tide
