@@ -17,7 +17,6 @@ import tide  # noqa: E402
 import wire_dump  # noqa: E402
 
 SIZES = (1, 7, 15, 16, 17, 31, 64, 65, 127, 255, 256, 257, 511, 513, 1024, 1025, 2048)
-
 DOWN = ("full", "narrow", "narrow", "round", *(f"round,extra={extra}" for extra in range(5)))
 
 
@@ -109,10 +108,12 @@ class Decoder(CliTest):
         if draw.random() < 0.15:
             for _ in range(draw.randint(1, 3)):
                 gradients[-1][draw.randrange(count)] = draw.choice((math.inf, -math.inf, math.nan))
+        feedback = draw.choice(("none", "ef", "ef"))
+        if spec.startswith(("thc:bits=1,", "thc:bits=2,")):
+            feedback = "none"  # Some of them would diverge and are refused.
         arguments = ["--codec", spec, "--seed", str(draw.choice((0, 1, draw.getrandbits(64)))),
                      "--step", str(draw.choice((0, 7, draw.getrandbits(40)))),
-                     "--steps", str(steps),
-                     "--feedback", draw.choice(("none", "ef", "ef"))]
+                     "--steps", str(steps), "--feedback", feedback]
         for k in draw.sample(range(n), draw.choice((0, 0, 1, n // 3)) if n > 1 else 0):
             arguments += ["--drop", str(k)]
         dump, mean = self.path(f"dump-{number}"), self.path("mean.npy")
@@ -132,10 +133,10 @@ class Decoder(CliTest):
         for number in range(150):
             self.case(number, thc_spec, thc.Thc)
 
-    def every_flip_shows(self, spec, codec):
+    def every_flip_shows(self, spec, codec, levels):
         """A byte down changes the mean or is an error; a byte up is not what the worker sent."""
         draw = random.Random("flips")
-        gradients = [gradient(draw, 150, [1.0, 2.0**100, 8.0]) for _ in range(3)]
+        gradients = [gradient(draw, 150, levels) for _ in range(3)]
         dump, mean = self.path(codec.__name__), self.path("mean.npy")
         files = self.workers(*gradients)
         self.call("reduce", "--codec", spec, "--dump-wire", dump, "--out", mean, *files)
@@ -147,16 +148,16 @@ class Decoder(CliTest):
                     file.seek(0)
                     file.write(good[:at] + bytes([byte ^ 0x11]) + good[at + 1 :])
                     file.flush()
-                    with self.assertRaises(AssertionError, msg=f"{spec} {name} byte {at}"):
+                    with self.assertRaises((AssertionError, IndexError), msg=f"{name}: {at}"):
                         check(dump, mean, codec, inputs)
                 file.seek(0)
                 file.write(good)
 
     def test_flipped_bytes_of_tide(self):
-        self.every_flip_shows("tide:block=64,bits=3,down=narrow", tide.Tide)
+        self.every_flip_shows("tide:block=64,bits=3,down=narrow", tide.Tide, [1.0, 2.0**100, 8.0])
 
     def test_flipped_bytes_of_thc(self):
-        self.every_flip_shows("thc:bits=3,down=round,rotation=64", thc.Thc)
+        self.every_flip_shows("thc:bits=3,down=round,rotation=64", thc.Thc, [1.0, 0.0, 8.0])
 
 
 if __name__ == "__main__":

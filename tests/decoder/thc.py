@@ -71,9 +71,10 @@ class Thc(Codec):
         members, rounds, coded, odd = agree.contributors(), steps[1] if steps[1:] else [], [], []
         for (first, size), (width, low) in zip(blocks, scales):
             if width == 0:
-                self.place(self.mean, first, [low] * size)
+                constant = [low + 0.0] * size  # −0 comes back as 0.
+                self.place(self.mean, first, constant)
                 for k in members if self.inputs else []:
-                    self.keep(k, first, [low] * size)
+                    self.keep(k, first, constant)
             elif 2.0**-60 <= width < 2.0**64:
                 coded.append((first, size, width, low))
             else:

@@ -1,5 +1,6 @@
 // How far the mean is off: computed bounds, the statistics of the dither, and the figures of the
 // README on real gradients.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -290,8 +291,7 @@ const std::vector<Floats>& gpt() {
   static const std::vector<Floats> kGradients = [] {
     std::vector<Floats> gradients;
     for (int worker = 0; worker < 4; ++worker) {
-      const std::string path =
-          std::string(SLUICE_TEST_DATA) + "/gpt-step300/w" + std::to_string(worker) + ".npy";
+      const std::string path = fmt::format("{}/gpt-step300/w{}.npy", SLUICE_TEST_DATA, worker);
       std::ifstream file(path, std::ios::binary);
       std::vector<char> bytes(128 + 4 * 393216);  // a header of 128 bytes, float32 in order
       file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));

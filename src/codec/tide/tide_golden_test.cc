@@ -129,7 +129,7 @@ TEST_P(TideGolden, KeptScalesWithABlockSentAgainAndOneDamped) {
 }
 
 TEST_P(TideGolden, ASecondStepByTheModelsLevel) {
-  Diary diary({.bits = 2.75, .block = 64}, 2, 64 * 24, false);
+  Diary diary({.bits = 3.5, .block = 64}, 2, 64 * 24, false);
   diary.crew.with_model = true;
   for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(2, 64 * 24, step));
   diary.expect_golden("model");

@@ -429,7 +429,7 @@ def cases():
                          for g in gradients]
         previous.step(step, gradients)
     yield previous
-    model = Case("model", 2, 64 * 24, 64, 2.75, "full", model=True)
+    model = Case("model", 2, 64 * 24, 64, 3.5, "full", model=True)
     for step in (3, 4):
         model.step(step, gradients_of(model, step))
     yield model
