@@ -3,12 +3,14 @@
 // Lanes are unsigned, little-endian, bit-packed (kernels/lanes). A grain is a run of lanes that
 // share one contributor set and, where the answer has headers, one header; it is a multiple of 8
 // lanes, so every grain starts on a byte whatever the width. All reductions but the float sums are
-// exact, associative and commutative; float sums are made in rank order, in float32, rounded once.
+// exact, associative and commutative; float sums are made in rank order, each addition rounded to
+// float32, the total once to the format.
 //
 //   lane_sum   codes of 1–8 bits, each mapped through `table` if there is one, summed. Down:
-//              full    lanes of sum_bits(what, n) bits
-//              narrow  per grain: width k (1 byte), minimum (whole bytes), lanes − minimum at k
-//                      bits; lossless
+//              full    lanes of sum_bits(what, n) bits: those of n·value_max, value_max being the
+//                      greatest entry of the table or 2^bits − 1
+//              narrow  per grain: width k (1 byte), minimum (as many whole bytes as sum_bits
+//                      needs), lanes − minimum at k bits; lossless
 //              round   per grain: shift s (1 byte), lanes of b = bits + extra bits around the
 //                      centre c0 = (m·value_max + 1) >> 1:
 //                        lane = clamp(((S − c0) >> s) + 2^(b−1), 0, 2^b − 1), read back as

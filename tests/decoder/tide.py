@@ -100,7 +100,7 @@ class Tide(Codec):
         while level - low > 1:
             middle = (low + level) // 2
             low, level = (low, middle) if total(middle) <= self.budget else (middle, level)
-        left, raised, bound, out = self.budget - total(level), 0, 0, []
+        left, bound, out = self.budget - total(level), 0, []
         raised = total(level - 1) - total(level)
         if self.kept and raised:
             share = min(1.0, left / raised)

@@ -339,14 +339,14 @@ bool TideExchange::all_counted_alike(std::span<const Answer> codes) const {
 Result<Step> TideExchange::after_both(std::span<const Answer> answers) {
   SLUICE_TRY(agree(answers[0]));
   const auto codes = answers.subspan(1);
-  const bool alike = all_counted_alike(codes);
+  alike_ = all_counted_alike(codes);
   bool any = false;
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
-    sent_again_[b] = static_cast<std::uint8_t>(!alike || is_outgrown(b) ? 1 : 0);
+    sent_again_[b] = static_cast<std::uint8_t>(!alike_ || is_outgrown(b) ? 1 : 0);
     any = any || sent_again_[b] != 0;
   }
   if (!any) return finish(codes, {});
-  // Parts die with this call; those that are still wanted all name the same set.
+  // Parts die with this call; if any answer is still wanted, all name the same set.
   for (std::size_t i = 0; i < codes.size(); ++i) {
     kept_parts_[i] = {0, first_.rounds()[i].what.count, only_};
     kept_[i] = {codes[i].down, {&kept_parts_[i], codes[i].parts.empty() ? 0u : 1u}};
@@ -366,7 +366,7 @@ Result<Step> TideExchange::after_both(std::span<const Answer> answers) {
 
 Result<Step> TideExchange::finish(std::span<const Answer> first, std::span<const Answer> again) {
   if (layout_.blocks() == 0) return done();
-  SLUICE_TRY(first_.read(first, chunk_.piece.workers));
+  if (again.empty() || alike_) SLUICE_TRY(first_.read(first, chunk_.piece.workers));
   if (!again.empty()) SLUICE_TRY(again_.read(again, chunk_.piece.workers));
   const dither::Shared shared = this->shared();
   Decoder decoder(chunk_, shared, only_);

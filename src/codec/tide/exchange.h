@@ -99,6 +99,7 @@ class TideExchange final : public Exchange {
   Workers only_ = {};
   bool counted_ = false;
   bool has_before_ = false;
+  bool alike_ = true;  // the same workers were counted in all rounds of the first step
   At at_ = At::start;
   std::size_t rounds_used_ = 0;
   std::array<Round, kRoundsMax> rounds_{};
