@@ -1,7 +1,9 @@
 """thc: src/codec/thc/README.md."""
 
 import math
+import struct
 from bisect import bisect_right
+from fractions import Fraction
 from functools import reduce
 from statistics import NormalDist
 
@@ -39,6 +41,20 @@ def range_keys(x):
     return [max(keys), min(keys) ^ U32]
 
 
+def fma(a, b, c):
+    """Rounded once. float64 holds the product; where it cannot hold the sum, its rest decides."""
+    product = a * b
+    total = product + c
+    rest = (product - (total - (total - product))) + (c - (total - product))  # Exact: two-sum.
+    if rest and bits64(total) & 0x1FFFFFFF == 0x10000000:  # A tie that is none.
+        total = math.nextafter(total, math.inf if rest > 0 else -math.inf)
+    return one(total)
+
+
+def bits64(value):
+    return struct.unpack("<Q", struct.pack("<d", value))[0]
+
+
 def value_of(key):
     return from_bits(key ^ (1 << 31 if key >> 31 else U32))
 
@@ -51,7 +67,7 @@ class Thc(Codec):
         self.minmax = self.options["range"] == "minmax"
         top = (1 << self.bits) - 1
         self.g = self.options["g"] or (30 if self.bits == 4 and not self.minmax else top)
-        self.table = list(range(top + 1))
+        self.table, self.cells = list(range(top + 1)), []
         self.t = -NormalDist().inv_cdf(self.options["p"] / 2)
         self.rotation = self.options["rotation"] or (1 << 20 if grouping == "full" else 1024)
         self.size = 1 << 20 if grouping == "strided" else self.rotation
@@ -147,20 +163,44 @@ class Thc(Codec):
 
     def codes(self, k, x, first, delta, r, mid):
         """What worker k sends for a coded block."""
-        at = slice(self.at + first, self.at + first + len(x))
+        at = self.at + first
         if self.rounding == "nearest":
-            words = [1 << 31] * len(x)
-        elif self.rounding == "stratified":
-            words = [w + (k << 32) // self.n & U32
-                     for w in self.words(SHARED_ROUNDING, self.count)[at]]
+            draws = [1 << 15] * len(x)
         else:
-            words = self.words(OWN_ROUNDING, self.count, k)[at]
+            shared = self.rounding == "stratified"
+            words = (self.words(SHARED_ROUNDING, self.count // 2 + 1) if shared else
+                     self.words(OWN_ROUNDING, self.count // 2 + 1, k))
+            shift = (k << 16) // self.n if shared else 0
+            draws = [(words[e >> 1] >> 16 * (e & 1)) + shift & 0xFFFF
+                     for e in range(at, at + len(x))]
         x = f32(v - mid for v in x) if self.minmax else self.signed(x, first)
-        inverse, table, out = one(1 / delta), self.table, []
-        places = f32(v + self.g / 2 for v in f32(v * inverse for v in self.mixed(x, r)))
-        for c, w in zip(places, words):
-            c = min(max(c, 0.0), float(self.g))
-            z = min(bisect_right(table, min(math.floor(c), self.g - 1)), len(table) - 1) - 1
-            draw = one((w >> 8) * 2.0**-24 * (table[z + 1] - table[z]))
-            out.append(z + (draw < one(c - table[z])))
+        inverse, half = one(1 / delta), self.g / 2
+        limit, lines, base = self.limit(inverse), self.lines(), self.base()
+        out = []
+        for v, u in zip(self.mixed(x, r), draws):
+            c = fma(min(max(v, -limit), limit), inverse, half)
+            q = int((fma(c, *lines[math.floor(c)]) - base) * 65536)
+            out.append(q + u >> 16)
         return out
+
+    def limit(self, inverse):
+        limit = one(self.g / 2 / inverse)
+        while Fraction(limit) * Fraction(inverse) > Fraction(self.g, 2):
+            limit = from_bits(bits_of([limit])[0] - 1)
+        return limit
+
+    def base(self):
+        return 256.0 if self.bits == 8 else 128.0
+
+    def lines(self):
+        """Slope and offset of every cell."""
+        if self.cells:
+            return self.cells
+        for k in range(self.g + 1):
+            z = min(bisect_right(self.table, k), len(self.table) - 1) - 1
+            slope = one(1 / (self.table[z + 1] - self.table[z]))
+            offset = one(self.base() + z - self.table[z] * slope)
+            while fma(float(self.table[z + 1]), slope, offset) > self.base() + len(self.table) - 1:
+                offset = from_bits(bits_of([offset])[0] - 1)
+            self.cells.append((slope, offset))
+        return self.cells

@@ -8,6 +8,7 @@
 #include "kernels/draws/draws.h"
 #include "kernels/floats/floats.h"
 #include "kernels/hadamard/hadamard.h"
+#include "kernels/hadamard/rows.h"
 #include "kernels/lanes/lanes.h"
 #include "kernels/levels/levels.h"
 #include "round/sums.h"
@@ -24,45 +25,8 @@ void each_tile(std::uint32_t count, Call call) {
   for (std::uint32_t at = 0; at < count; at += kTile) call(at, std::min(kTile, count - at));
 }
 
-// The sums of a lane_sum, lane by lane across its grains. The answer has been read once before.
-class Lanes {
- public:
-  Lanes(const Round& round, const Answer& answer, std::uint32_t workers)
-      : reader_(round.what, workers, answer) {}
-
-  // Calls call(at, twice the sums) until `count` more lanes are through.
-  template <class Call>
-  void take(std::uint32_t count, Call call) {
-    for (std::uint32_t at = 0; at < count;) {
-      if (used_ == held_) refill();
-      const std::uint32_t piece = std::min(count - at, held_ - used_);
-      call(at, std::span<const std::int32_t>(twice_).subspan(used_, piece));
-      used_ += piece;
-      at += piece;
-    }
-  }
-
- private:
-  void refill() {
-    const Result<SumReader::Grain> grain = reader_.next(twice_);
-    SLUICE_ASSERT(grain.has_value());
-    held_ = grain->count;
-    used_ = 0;
-  }
-
-  SumReader reader_;
-  std::array<std::int32_t, kGrain> twice_;
-  std::uint32_t held_ = 0;
-  std::uint32_t used_ = 0;
-};
-
-// Whether every sum can be; nothing of the caller's is written before this is known.
-Status check_sums(const Round& round, const Answer& answer, std::uint32_t workers) {
-  std::array<std::int32_t, kGrain> twice;
-  SumReader reader(round.what, workers, answer);
-  while (!reader.done()) SLUICE_TRY(reader.next(twice));
-  return ok();
-}
+// Blocks that a kernel takes in one call.
+constexpr std::size_t kBatch = 16;
 
 }  // namespace
 
@@ -77,8 +41,9 @@ ThcExchange::ThcExchange(const Chunk& chunk, Arena& arena, const Settings& setti
       // A coordinate is a code (at most 1 byte up, 3.5 bytes and a header down) or a float.
       up_(arena.place<std::byte>(std::size_t{4} * chunk.piece.count + 2 * kAlignment)),
       down_(arena.place<std::byte>(std::size_t{4} * chunk.piece.count + 2 * kAlignment)),
-      work_(arena.place<float>(is_rotated() ? blocks_.size_max() : 0)),
+      work_(arena.place<float>(is_rotated() ? chunk.piece.count : 0)),
       signs_(arena.place<std::uint32_t>(is_rotated() ? work_.size() / kSignBits + 2 : 0)),
+      sums_(arena.place<std::int32_t>(std::size_t{chunk.piece.count} + kGrain)),
       words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))) {}
 
 Result<Step> ThcExchange::next(std::span<const Answer> answers) {
@@ -93,8 +58,8 @@ Result<Step> ThcExchange::next(std::span<const Answer> answers) {
     case At::keys: return ask_values(answers[0]);
     case At::values: break;
   }
-  SLUICE_TRY(check_sums(rounds_[0], answers[0], chunk_.piece.workers));
-  decode(answers);
+  SLUICE_TRY(read_sums(answers[0]));
+  decode(rounds_used_ > 1 ? answers[1] : Answer{});
   return done();
 }
 
@@ -116,7 +81,8 @@ void ThcExchange::each_job(Call call) const {
 }
 
 Result<Step> ThcExchange::ask_keys() {
-  fill_keys(settings_, chunk_, blocks_, keys_);
+  if (is_rotated()) fill_signs();
+  fill_keys(settings_, chunk_, blocks_, {signs_, work_}, keys_);
   for (std::size_t i = 0; i < keys_.size(); ++i) store_le(keys_up_, 4 * i, keys_[i]);
   // One grain: whoever missed the scales cannot quantise, so all rounds have one set.
   rounds_[0] = {{.op = Op::max, .bits = 32, .count = static_cast<std::uint32_t>(keys_.size())},
@@ -152,7 +118,7 @@ Result<Step> ThcExchange::ask_values(const Answer& answer) {
     const auto codes = up_.first(rounds_[0].up.size());
     const auto last = codes.subspan(std::size_t{rounds_[0].what.count} / 8 * settings_.bits);
     std::fill(last.begin(), last.end(), std::byte{0});
-    each_job([&](const Job& job) { encode(job); });
+    encode();
   } else {
     std::fill(up_.begin(), up_.end(), std::byte{0});
   }
@@ -187,33 +153,37 @@ void ThcExchange::ask_rounds() {
   rounds_used_ = odd == 0 ? 1 : 2;
 }
 
-void ThcExchange::encode(const Job& job) {
-  switch (job.scale.kind) {
-    case Kind::constant: return;
-    case Kind::coded: return encode_codes(job);
-    case Kind::odd: return encode_floats(job);
-  }
+void ThcExchange::encode() {
+  const levels::Draws draws = rounding_draws(settings_.rounding, chunk_);
+  std::array<levels::Encoding, kBatch> batch;
+  std::size_t waiting = 0;
+  const auto flush = [&] {
+    levels::encode(settings_.levels, draws, std::span(batch).first(waiting), up_);
+    waiting = 0;
+  };
+  each_job([&](const Job& job) {
+    if (job.scale.kind == Kind::constant) return;
+    if (job.scale.kind == Kind::odd) return encode_floats(job);
+    if (!is_rotated()) return encode_bounded(job);
+    rotate(job.block);
+    batch[waiting++] = {chunk_.piece.offset + job.block.first, work_of(job.block), job.scale.up,
+                        job.lane};
+    if (waiting == kBatch) flush();
+  });
+  flush();
 }
 
-void ThcExchange::encode_codes(const Job& job) {
-  const RoundingWords rounding(settings_.rounding, chunk_);
-  if (is_rotated()) rotate(job.block);
+// Distances from the middle in place of rotated coordinates.
+void ThcExchange::encode_bounded(const Job& job) {
+  const levels::Draws draws = rounding_draws(settings_.rounding, chunk_);
   each_tile(job.block.count, [&](std::uint32_t at, std::uint32_t count) {
     const std::uint32_t first = job.block.first + at;
     std::array<float, kTile> memory;
-    std::span<const float> values;
-    if (is_rotated()) {
-      values = work_.subspan(at, count);
-    } else {
-      const auto input = input_tile(chunk_, first, count, memory);
-      for (std::uint32_t i = 0; i < count; ++i) memory[i] = input[i] - job.scale.middle;
-      values = std::span(memory).first(count);
-    }
-    std::array<std::uint32_t, kTile> words;
-    std::array<std::uint8_t, kTile> codes;
-    rounding.fill(chunk_.piece.offset + first, std::span(words).first(count));
-    levels::quantise(settings_.levels, values, job.scale.up, words, codes);
-    put_codes(job.lane + at, std::span(codes).first(count));
+    const auto input = input_tile(chunk_, first, count, memory);
+    for (std::uint32_t i = 0; i < count; ++i) memory[i] = input[i] - job.scale.middle;
+    const levels::Encoding tile{chunk_.piece.offset + first, std::span(memory).first(count),
+                                job.scale.up, std::size_t{job.lane} + at};
+    levels::encode(settings_.levels, draws, {&tile, 1}, up_);
   });
 }
 
@@ -226,29 +196,57 @@ void ThcExchange::encode_floats(const Job& job) {
   });
 }
 
-void ThcExchange::decode(std::span<const Answer> answers) {
-  Lanes lanes(rounds_[0], answers[0], chunk_.piece.workers);
+// All of them before anything of the caller's is written.
+Status ThcExchange::read_sums(const Answer& answer) {
+  SumReader reader(rounds_[0].what, chunk_.piece.workers, answer);
+  for (std::size_t lane = 0; !reader.done();) {
+    SLUICE_TRY_ASSIGN(const SumReader::Grain grain, reader.next(sums_.subspan(lane)));
+    lane += grain.count;
+  }
+  return ok();
+}
+
+void ThcExchange::decode(const Answer& floats) {
   const std::uint32_t m = contributors_;
   const auto centre = static_cast<std::int32_t>(m * settings_.g);
+  // Means are read by nobody soon, unless they take the place of what was.
+  const auto stores = chunk_.mean.data() == chunk_.gradient.data() ? hadamard::Stores::through
+                                                                   : hadamard::Stores::around;
+  std::array<hadamard::SumRow, kBatch> batch;
+  std::size_t waiting = 0;
+  const auto flush = [&] {
+    hadamard::unrotate_sums(centre, std::span(batch).first(waiting), stores);
+    waiting = 0;
+  };
   each_job([&](const Job& job) {
     keep_rest(job);
     const std::uint32_t count = job.block.count;
     const auto mean = chunk_.mean.subspan(job.block.first, count);
-    if (job.scale.kind == Kind::constant) {
-      std::fill(mean.begin(), mean.end(), job.scale.middle);
-    } else if (job.scale.kind == Kind::odd) {
-      const auto sums = answers[1].down.subspan(std::size_t{4} * job.lane, mean.size_bytes());
-      floats::decode_mean(floats::Format::f32, sums, 1.0f, static_cast<float>(m), mean);
+    if (job.scale.kind != Kind::coded) return decode_other(job, floats);
+    const auto unit = static_cast<float>(job.scale.step / (2.0 * m * settings_.mixed(count)));
+    const auto twice = std::span<const std::int32_t>(sums_).subspan(job.lane, count);
+    if (count <= hadamard::kRowMax && rotates_on_the_way(settings_, chunk_, count)) {
+      batch[waiting++] = {twice, unit, signs_of(job.block), mean};
+      if (waiting == kBatch) flush();
+    } else if (is_rotated()) {
+      levels::means(twice, centre, unit, work_of(job.block));
+      unrotate(job.block, mean);
     } else {
-      const auto unit = static_cast<float>(job.scale.step / (2.0 * m * settings_.mixed(count)));
-      const auto into = is_rotated() ? work_.first(mean.size()) : mean;
-      lanes.take(count, [&](std::uint32_t at, std::span<const std::int32_t> twice) {
-        levels::means(twice, centre, unit, into.subspan(at, twice.size()));
-      });
-      if (is_rotated()) return unrotate(job.block, mean);
+      levels::means(twice, centre, unit, mean);
       for (float& value : mean) value += job.scale.middle;
     }
   });
+  flush();
+  if (stores == hadamard::Stores::around) hadamard::finish_stores();
+}
+
+void ThcExchange::decode_other(const Job& job, const Answer& floats) {
+  const auto mean = chunk_.mean.subspan(job.block.first, job.block.count);
+  if (job.scale.kind == Kind::constant) {
+    return std::fill(mean.begin(), mean.end(), job.scale.middle);
+  }
+  const auto sums = floats.down.subspan(std::size_t{4} * job.lane, mean.size_bytes());
+  floats::decode_mean(floats::Format::f32, sums, 1.0f, static_cast<float>(contributors_), mean);
 }
 
 // Before the mean is written, which may be the gradient's own memory.
@@ -262,9 +260,9 @@ void ThcExchange::keep_rest(const Job& job) {
   const bool is_block = is_rotated() && job.scale.kind == Kind::coded;
   if (is_block) {
     each_tile(count, [&](std::uint32_t at, std::uint32_t tile) {
-      decode_own(job, at, work_.subspan(at, tile));
+      decode_own(job, at, work_.subspan(std::size_t{first} + at, tile));
     });
-    unrotate(job.block, work_.first(count));
+    unrotate(job.block, work_of(job.block));
   }
   each_tile(count, [&](std::uint32_t at, std::uint32_t tile) {
     std::array<float, kTile> memory;
@@ -273,7 +271,7 @@ void ThcExchange::keep_rest(const Job& job) {
     if (job.scale.kind == Kind::odd) {
       sent = floats_up_.subspan(4 * (std::size_t{job.lane} + at), std::size_t{4} * tile);
     } else if (is_block) {
-      sent = std::as_bytes(work_.subspan(at, tile));
+      sent = std::as_bytes(work_.subspan(std::size_t{first} + at, tile));
     } else {
       decode_own(job, at, std::span(own).first(tile));
       sent = std::as_bytes(std::span(own).first(tile));
@@ -293,50 +291,39 @@ void ThcExchange::decode_own(const Job& job, std::uint32_t at, std::span<float> 
   for (float& value : into) value += job.scale.middle;
 }
 
-// The input of a block, rotated and not normalised, into work_.
+void ThcExchange::fill_signs() {
+  draws::fill(RandomStream(chunk_.key, Purpose::sign, kShared), chunk_.piece.offset / kSignBits,
+              signs_);
+}
+
+std::span<const std::uint32_t> ThcExchange::signs_of(const Block& block) const {
+  return signs_.subspan((chunk_.piece.offset % kSignBits + block.first) / kSignBits);
+}
+
+std::uint32_t ThcExchange::sign_first(const Block& block) const {
+  return static_cast<std::uint32_t>((chunk_.piece.offset + block.first) % kSignBits);
+}
+
+// The input of a block, rotated and not normalised: what is still to do after the keys.
 void ThcExchange::rotate(const Block& block) {
-  const auto into = work_.first(block.count);
+  const auto into = work_of(block);
+  if (rotates_on_the_way(settings_, chunk_, block.count)) {
+    if (block.count > hadamard::kRowMax) hadamard::transform_from(hadamard::kRowMax, into);
+    return;
+  }
   std::span<const float> from = chunk_.gradient.subspan(block.first, block.count);
   if (!chunk_.residual.empty()) {
     floats::add(from, chunk_.residual.subspan(block.first, block.count), into);
     from = into;
   }
-  const auto sign_first =
-      static_cast<std::uint32_t>((chunk_.piece.offset + block.first) % kSignBits);
-  const std::uint32_t mixed = settings_.mixed(block.count);
-  const auto signs = fill_signs(block);
-  if (mixed == block.count) return hadamard::rotate(from, signs, sign_first, 1.0f, into);
-  hadamard::rotate_strided(from, signs, sign_first, 1.0f, mixed, into);
+  hadamard::rotate_strided(from, signs_of(block), sign_first(block), 1.0f,
+                           settings_.mixed(block.count), into);
 }
 
-// Uses up work_, where `into` may lie.
+// Uses up the block's part of work_, where `into` may lie.
 void ThcExchange::unrotate(const Block& block, std::span<float> into) {
-  const auto values = work_.first(block.count);
-  const auto sign_first =
-      static_cast<std::uint32_t>((chunk_.piece.offset + block.first) % kSignBits);
-  const std::uint32_t mixed = settings_.mixed(block.count);
-  const auto signs = fill_signs(block);
-  if (mixed == block.count) return hadamard::unrotate(values, signs, sign_first, into);
-  hadamard::unrotate_strided(values, signs, sign_first, mixed, into);
-}
-
-std::span<const std::uint32_t> ThcExchange::fill_signs(const Block& block) {
-  const std::uint64_t first = chunk_.piece.offset + block.first;
-  const std::uint64_t from = first / kSignBits;
-  const std::uint64_t to = (first + block.count - 1) / kSignBits;
-  const auto words = signs_.first(static_cast<std::size_t>(to - from + 1));
-  draws::fill(RandomStream(chunk_.key, Purpose::sign, kShared), from, words);
-  return words;
-}
-
-void ThcExchange::put_codes(std::uint32_t lane, std::span<const std::uint8_t> codes) {
-  if (codes.size() >= 8) {
-    // Larger blocks lie before smaller ones: their lanes start on a byte.
-    return lanes::pack(codes, settings_.bits, up_.subspan(std::size_t{lane} / 8 * settings_.bits));
-  }
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    lanes::put(up_, lane + i, settings_.bits, codes[i]);
-  }
+  hadamard::unrotate_strided(work_of(block), signs_of(block), sign_first(block),
+                             settings_.mixed(block.count), into);
 }
 
 void ThcExchange::get_codes(std::uint32_t lane, std::span<std::uint8_t> codes) const {

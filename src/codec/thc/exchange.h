@@ -40,20 +40,27 @@ class ThcExchange final : public Exchange {
   Status adopt_keys(const Answer& answer);
   void ask_rounds();
 
-  void encode(const Job& job);
-  void encode_codes(const Job& job);
+  void encode();
+  void encode_bounded(const Job& job);
   void encode_floats(const Job& job);
-  void decode(std::span<const Answer> answers);
+  Status read_sums(const Answer& answer);
+  void decode(const Answer& floats);
+  void decode_other(const Job& job, const Answer& floats);
   void keep_rest(const Job& job);
   void decode_own(const Job& job, std::uint32_t at, std::span<float> into) const;
 
+  void fill_signs();
   void rotate(const Block& block);
   void unrotate(const Block& block, std::span<float> into);
-  std::span<const std::uint32_t> fill_signs(const Block& block);
-  void put_codes(std::uint32_t lane, std::span<const std::uint8_t> codes);
+  // The words of a block's signs, from the one that has the first on, and where in it that is.
+  [[nodiscard]] std::span<const std::uint32_t> signs_of(const Block& block) const;
+  [[nodiscard]] std::uint32_t sign_first(const Block& block) const;
   void get_codes(std::uint32_t lane, std::span<std::uint8_t> codes) const;
 
   [[nodiscard]] bool is_rotated() const { return settings_.range == Range::norm; }
+  [[nodiscard]] std::span<float> work_of(const Block& block) const {
+    return work_.subspan(block.first, block.count);
+  }
 
   Chunk chunk_;
   const Settings& settings_;
@@ -63,8 +70,9 @@ class ThcExchange final : public Exchange {
   std::span<std::byte> keys_down_;
   std::span<std::byte> up_;  // codes, then floats
   std::span<std::byte> down_;
-  std::span<float> work_;           // one rotated block
-  std::span<std::uint32_t> signs_;  // of one block
+  std::span<float> work_;           // rotated coordinates, at their places in the chunk
+  std::span<std::uint32_t> signs_;  // of the chunk
+  std::span<std::int32_t> sums_;    // twice the agreed sums, and room for a grain
   std::span<std::uint64_t> words_;  // of only_
   Workers only_ = {};
   std::uint32_t contributors_ = 1;

@@ -8,7 +8,9 @@
 
 #include "base/bytes.h"
 #include "codec/input.h"
+#include "kernels/draws/draws.h"
 #include "kernels/energy/energy.h"
+#include "kernels/hadamard/rows.h"
 
 namespace sluice::thc {
 namespace {
@@ -44,12 +46,23 @@ std::uint32_t norm_key(const Chunk& chunk, const Block& block, double energy) {
 }
 
 // Squares are added in float32 within pieces of this many coordinates (fewer in smaller blocks),
-// the pieces of a block in order in float64. The kernel is fastest at this size.
-constexpr std::uint32_t kPiece = 64;
+// the pieces of a block in order in float64. The kernels are fastest at this size.
+constexpr std::uint32_t kPiece = hadamard::kMeasured;
+
+// The energies of pieces, and the rotated coordinates where they are wanted.
+void measure(const Chunk& chunk, const Block& part, std::uint32_t row, std::uint32_t piece,
+             const Rotating& rotating, std::span<float> energies) {
+  const auto gradient = chunk.gradient.subspan(part.first, part.count);
+  const auto residual = part_of(chunk.residual, part.first, part.count);
+  if (rotating.into.empty()) return energy::blocks(gradient, residual, piece, energies);
+  hadamard::rotate_rows(gradient, residual,
+                        rotating.signs.subspan(part.first / draws::kSignsPerWord), row,
+                        rotating.into.subspan(part.first, part.count), energies);
+}
 
 // Norms of blocks of the same size side by side, from `first` on.
 void fill_norms(const Chunk& chunk, std::uint32_t first, std::uint32_t size,
-                std::span<std::uint32_t> keys) {
+                const Rotating& rotating, std::span<std::uint32_t> keys) {
   const std::uint32_t piece = std::clamp(size, energy::kBlockMin, kPiece);
   const std::uint32_t pieces = divide_up(size, piece);  // of a block
   const auto count = static_cast<std::uint32_t>(keys.size()) * size;
@@ -60,8 +73,8 @@ void fill_norms(const Chunk& chunk, std::uint32_t first, std::uint32_t size,
   for (std::uint32_t at = 0; at < count; at += tile) {
     const std::uint32_t values = std::min(tile, count - at);
     const auto part = std::span(energies).first(divide_up(values, piece));
-    energy::blocks(chunk.gradient.subspan(first + at, values),
-                   part_of(chunk.residual, first + at, values), piece, part);
+    measure(chunk, {first + at, values}, std::min<std::uint32_t>(size, hadamard::kRowMax), piece,
+            rotating, part);
     for (const float energy : part) {
       sum += energy;
       if (++seen % pieces != 0) continue;
@@ -73,12 +86,14 @@ void fill_norms(const Chunk& chunk, std::uint32_t first, std::uint32_t size,
 }
 
 void fill_norms(const Settings& settings, const Chunk& chunk, const Blocks& blocks,
-                std::span<std::uint32_t> keys) {
-  fill_norms(chunk, 0, settings.block, keys.first(blocks.whole()));
+                const Rotating& rotating, std::span<std::uint32_t> keys) {
+  const auto fill = [&](std::uint32_t first, std::uint32_t size, std::span<std::uint32_t> some) {
+    const bool rotates = rotates_on_the_way(settings, chunk, size);
+    fill_norms(chunk, first, size, rotates ? rotating : Rotating{}, some);
+  };
+  fill(0, settings.block, keys.first(blocks.whole()));
   blocks.each([&](std::uint32_t number, const Block& block) {
-    if (number >= blocks.whole()) {
-      fill_norms(chunk, block.first, block.count, keys.subspan(number, 1));
-    }
+    if (number >= blocks.whole()) fill(block.first, block.count, keys.subspan(number, 1));
   });
 }
 
@@ -132,9 +147,14 @@ Scale scale_of_bounds(const Settings& settings, std::span<const std::uint32_t> k
 
 }  // namespace
 
+bool rotates_on_the_way(const Settings& settings, const Chunk& chunk, std::uint32_t count) {
+  return settings.range == Range::norm && count >= hadamard::kRowMin &&
+         settings.mixed(count) == count && chunk.piece.offset % draws::kSignsPerWord == 0;
+}
+
 void fill_keys(const Settings& settings, const Chunk& chunk, const Blocks& blocks,
-               std::span<std::uint32_t> keys) {
-  if (settings.range == Range::norm) return fill_norms(settings, chunk, blocks, keys);
+               const Rotating& rotating, std::span<std::uint32_t> keys) {
+  if (settings.range == Range::norm) return fill_norms(settings, chunk, blocks, rotating, keys);
   blocks.each([&](std::uint32_t number, const Block& block) {
     fill_bounds(chunk, block, keys.subspan(std::size_t{2} * number, 2));
   });

@@ -16,10 +16,19 @@ inline constexpr std::uint32_t kTinyKey = 1;           // not zero, but below th
 // How many keys a block has: its norm, or its largest and its smallest value.
 constexpr std::uint32_t keys_per_block(Range range) { return range == Range::norm ? 1 : 2; }
 
+// Rotating on the way: reading the gradient is most of the time, and the arithmetic comes for free.
+// Every block for which rotates_on_the_way() is true is left in `into`, at its own coordinates,
+// rotated in rows of up to hadamard::kRowMax.
+struct Rotating {
+  std::span<const std::uint32_t> signs;  // of the whole chunk (kernels/hadamard/rows.h)
+  std::span<float> into;
+};
+bool rotates_on_the_way(const Settings& settings, const Chunk& chunk, std::uint32_t count);
+
 // The keys of all blocks of gradient plus residual, keys_per_block each. A key never decreases when
 // a value grows in magnitude (norm), or when the interval grows (minmax).
 void fill_keys(const Settings& settings, const Chunk& chunk, const Blocks& blocks,
-               std::span<std::uint32_t> keys);
+               const Rotating& rotating, std::span<std::uint32_t> keys);
 
 enum class Kind : std::uint8_t {
   constant,  // every value of every counted worker is `middle`: nothing is sent

@@ -38,7 +38,13 @@ Keys keys_of(const Settings& settings, const Floats& gradient, Floats residual =
   chunk.residual = residual;
   const Blocks blocks(static_cast<std::uint32_t>(gradient.size()), settings.block);
   Keys keys(std::size_t{blocks.count()} * keys_per_block(settings.range));
-  fill_keys(settings, chunk, blocks, keys);
+  fill_keys(settings, chunk, blocks, {}, keys);
+  // Rotating on the way changes no key.
+  const std::vector<std::uint32_t> signs(gradient.size() / 32 + 1, 0x5a5a1234u);
+  Floats rotated(gradient.size());
+  Keys again(keys.size());
+  fill_keys(settings, chunk, blocks, {signs, rotated}, again);
+  EXPECT_EQ(again, keys);
   return keys;
 }
 

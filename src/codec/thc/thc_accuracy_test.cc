@@ -10,6 +10,7 @@
 #include "codec/thc/scales.h"
 #include "codec/thc/thc_rounds_test.h"
 #include "kernels/hadamard/hadamard.h"
+#include "kernels/lanes/lanes.h"
 #include "kernels/levels/levels.h"
 
 namespace sluice::thc {
@@ -139,6 +140,17 @@ Settings published_settings() {
   return settings;
 }
 
+std::array<std::uint8_t, 256> codes_of(const Settings& settings, const levels::Draws& draws,
+                                       std::uint64_t element, std::span<const float> rotated,
+                                       float factor = 1) {
+  std::array<std::byte, 128> packed{};
+  const levels::Encoding one{element, rotated, factor, 0};
+  levels::encode(settings.levels, draws, {&one, 1}, packed);
+  std::array<std::uint8_t, 256> codes{};
+  lanes::unpack(packed, 4, std::span(codes).first(rotated.size()));
+  return codes;
+}
+
 // One rotated vector, only the rounding drawn anew: inside the clamp every coordinate's average is
 // its own within five standard errors.
 TEST(ThcAccuracy, RoundingIsUnbiasedInsideTheClamp) {
@@ -158,10 +170,7 @@ TEST(ThcAccuracy, RoundingIsUnbiasedInsideTheClamp) {
         chunk.piece.rank = rank;
         chunk.piece.workers = 8;
         chunk.key = chunk_key(1, static_cast<std::uint64_t>(trial), 2);
-        std::array<std::uint32_t, 256> words;
-        std::array<std::uint8_t, 256> codes;
-        RoundingWords(rounding, chunk).fill(1000, words);
-        levels::quantise(settings.levels, steps, 1.0f, words, codes);
+        const std::array codes = codes_of(settings, rounding_draws(rounding, chunk), 1024, steps);
         for (std::size_t i = 0; i < steps.size(); ++i) {
           const double level = settings.table.values[codes[i]] - 15.0;
           sums[i] += level;
@@ -200,15 +209,14 @@ TEST(ThcAccuracy, TheDeterministicVector) {
   for (std::uint64_t worker = 0; worker < 3; ++worker) {
     std::array<float, 8> rotated;
     hadamard::rotate(inputs[worker], signs, 0, 1.0f, rotated);
-    std::array<std::uint32_t, 8> words;
-    for (std::uint64_t i = 0; i < 8; ++i) {
-      words[i] = static_cast<std::uint32_t>(output(1000 + worker, i) >> 32);
-    }
-    std::array<std::uint8_t, 8> codes;
-    levels::quantise(settings.levels, rotated, scale.up, words, codes);
     for (std::size_t i = 0; i < 8; ++i) {
-      EXPECT_EQ(codes[i], indices[worker][i]);
-      twice[i] += 2 * settings.table.values[codes[i]];
+      // Its uniform number u rounds up where u is below a share, ours where U is at least the rest.
+      const auto wanted = static_cast<std::uint16_t>(~output(1000 + worker, i) >> 48);
+      levels::Draws draws{RandomStream(1, Purpose::rounding, 0)};
+      draws.shift = static_cast<std::uint16_t>(wanted - draws.stream.word(0));
+      const auto code = codes_of(settings, draws, 0, std::span(rotated).subspan(i, 1), scale.up)[0];
+      EXPECT_EQ(code, indices[worker][i]);
+      twice[i] += 2 * settings.table.values[code];
     }
   }
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(twice[i], 2 * expected_sums[i]);

@@ -6,13 +6,7 @@
 #include "kernels/dither/dither.h"
 #include "kernels/lanes/lanes.h"
 #include "kernels/level.h"
-
-// Vectors of a block are an array; only where its loops are unrolled whole do they stay registers.
-#if defined(__clang__)
-#define SLUICE_UNROLL _Pragma("unroll")
-#else
-#define SLUICE_UNROLL _Pragma("GCC unroll 64")
-#endif
+#include "kernels/unroll.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dither/dither_simd.cc"

@@ -24,6 +24,10 @@ inline constexpr std::size_t kSizeMax = std::size_t{1} << 20;
 // In place.
 void transform(std::span<float> values);
 
+// In place, the distances from `distance` on alone, a power of two up to the size: rows of
+// `distance` elements that have been transformed become one transform of all.
+void transform_from(std::size_t distance, std::span<float> values);
+
 // into = the transform of ±from · factor (one multiplication). `from` may be shorter: it is
 // continued with zeros; it may begin where `into` does, but not overlap otherwise.
 void rotate(std::span<const float> from, std::span<const std::uint32_t> sign_words,
@@ -41,6 +45,7 @@ void unrotate_strided(std::span<float> values, std::span<const std::uint32_t> si
 
 namespace scalar {
 void transform(std::span<float> values);
+void transform_from(std::size_t distance, std::span<float> values);
 void rotate(std::span<const float> from, std::span<const std::uint32_t> sign_words,
             std::uint32_t sign_first, float factor, std::span<float> into);
 void rotate_strided(std::span<const float> from, std::span<const std::uint32_t> sign_words,

@@ -11,7 +11,15 @@ bool negated(std::span<const std::uint32_t> sign_words, std::size_t bit) {
   return ((sign_words[bit / 32] >> (bit % 32)) & 1) != 0;
 }
 
+}  // namespace
+
+void transform(std::span<float> values) {
+  SLUICE_ASSERT(values.empty() || std::has_single_bit(values.size()));
+  transform_from(1, values);
+}
+
 void transform_from(std::size_t distance, std::span<float> values) {
+  SLUICE_ASSERT(std::has_single_bit(distance));
   for (std::size_t h = distance; h < values.size(); h *= 2) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if ((i & h) != 0) continue;
@@ -21,13 +29,6 @@ void transform_from(std::size_t distance, std::span<float> values) {
       values[i + h] = a - c;
     }
   }
-}
-
-}  // namespace
-
-void transform(std::span<float> values) {
-  SLUICE_ASSERT(values.empty() || std::has_single_bit(values.size()));
-  transform_from(1, values);
 }
 
 void rotate(std::span<const float> from, std::span<const std::uint32_t> sign_words,

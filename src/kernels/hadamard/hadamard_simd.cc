@@ -30,7 +30,9 @@ void Unrotate(std::span<float> values, std::span<const std::uint32_t> sign_words
               std::uint32_t sign_first, std::size_t group, std::span<float> into) {
   scalar::unrotate_strided(values, sign_words, sign_first, group, into);
 }
-void Transform(std::span<float> values) { scalar::transform(values); }
+void Transform(std::size_t distance, std::span<float> values) {
+  scalar::transform_from(distance, values);
+}
 
 #else
 
@@ -348,9 +350,9 @@ void Unrotate(std::span<float> values, std::span<const std::uint32_t> sign_words
   }
 }
 
-void Transform(std::span<float> values) {
-  if (values.size() < kHadamardSmallMin) return scalar::transform(values);
-  TransformFrom(1, values);
+void Transform(std::size_t distance, std::span<float> values) {
+  if (values.size() < kHadamardSmallMin) return scalar::transform_from(distance, values);
+  if (distance < values.size()) TransformFrom(distance, values);
 }
 
 #endif
@@ -376,11 +378,13 @@ HWY_EXPORT(Transform);
 HWY_EXPORT(Rotate);
 HWY_EXPORT(Unrotate);
 
-void transform(std::span<float> values) {
+void transform(std::span<float> values) { transform_from(1, values); }
+
+void transform_from(std::size_t distance, std::span<float> values) {
   SLUICE_ASSERT(values.empty() || std::has_single_bit(values.size()));
-  SLUICE_ASSERT(values.size() <= kSizeMax);
-  if (kernel_level() == Level::scalar) return scalar::transform(values);
-  HWY_DYNAMIC_DISPATCH(Transform)(values);
+  SLUICE_ASSERT(values.size() <= kSizeMax && std::has_single_bit(distance));
+  if (kernel_level() == Level::scalar) return scalar::transform_from(distance, values);
+  HWY_DYNAMIC_DISPATCH(Transform)(distance, values);
 }
 
 void rotate(std::span<const float> from, std::span<const std::uint32_t> sign_words,

@@ -5,8 +5,7 @@
 
 #include "bench/against_memcpy.h"
 #include "kernels/draws/draws.h"
-#include "kernels/hadamard/hadamard.h"
-#include "kernels/lanes/lanes.h"
+#include "kernels/hadamard/rows.h"
 #include "kernels/level.h"
 #include "kernels/levels/levels.h"
 
@@ -31,9 +30,9 @@ constexpr auto kLarge = equidistant<256>(16);
 // A row's buffers, all reused.
 struct Buffers {
   std::vector<std::uint32_t> signs = std::vector<std::uint32_t>(kRow / draws::kSignsPerWord);
-  std::vector<std::uint32_t> words = std::vector<std::uint32_t>(kRow);
   std::vector<float> rotated = std::vector<float>(kRow, 0.4f);
   std::vector<std::uint8_t> codes = std::vector<std::uint8_t>(kRow, 5);
+  std::vector<float> energies = std::vector<float>(kRow / hadamard::kMeasured);
   std::vector<std::int32_t> sums = std::vector<std::int32_t>(kRow, 5);
 };
 
@@ -49,7 +48,6 @@ void per_row(benchmark::State& state, Level level, const Work& work) {
   for (std::size_t i = 0; i < kCount; ++i) values[i] = data.uniform(i) - 0.5f;
   std::vector<std::byte> packed(kCount);
   Buffers buffers;
-  draws::fill(data, 0, buffers.words);
   bench::against_memcpy(state, kCount, [&] {
     for (std::size_t at = 0; at < kCount; at += kRow) {
       work(buffers, at, std::span<const float>(values).subspan(at, kRow),
@@ -61,22 +59,23 @@ void per_row(benchmark::State& state, Level level, const Work& work) {
 
 void quantise_rows(benchmark::State& state, Level level, std::span<const std::uint16_t> table) {
   const Levels levels = make_levels(table);
-  per_row(state, level, [&](Buffers& row, std::size_t, auto, auto) {
-    quantise(levels, row.rotated, 7.0f, row.words, row.codes);
+  const Draws draws{RandomStream(chunk_key(1, 2, 3), Purpose::rounding, 0)};
+  per_row(state, level, [&](Buffers& row, std::size_t at, auto, auto packed) {
+    const Encoding one{at, row.rotated, 7.0f, 0};
+    encode(levels, draws, {&one, 1}, packed);
   });
 }
 
-// Signs, rotation, draws, codes, packing: all a THC worker does with its gradient.
+// Signs, energy, rotation, draws, codes, packing: all a THC worker does with its gradient.
 void encode_rows(benchmark::State& state, Level level, std::span<const std::uint16_t> table) {
   const Levels levels = make_levels(table);
   const RandomStream signs(chunk_key(1, 2, 3), Purpose::sign, kShared);
-  const RandomStream rounding(chunk_key(1, 2, 3), Purpose::rounding, 0);
+  const Draws draws{RandomStream(chunk_key(1, 2, 3), Purpose::rounding, 0)};
   per_row(state, level, [&](Buffers& row, std::size_t at, auto from, auto packed) {
     draws::fill(signs, at / draws::kSignsPerWord, row.signs);
-    hadamard::rotate(from, row.signs, 0, 1.0f, row.rotated);
-    draws::fill(rounding, at, row.words);
-    quantise(levels, row.rotated, 0.8f, row.words, row.codes);
-    lanes::pack(std::span<const std::uint8_t>(row.codes), levels.bits, packed);
+    hadamard::rotate_rows(from, {}, row.signs, kRow, row.rotated, row.energies);
+    const Encoding one{at, row.rotated, 0.8f, 0};
+    encode(levels, draws, {&one, 1}, packed);
   });
 }
 

@@ -10,8 +10,10 @@
 #include <numeric>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/random.h"
 #include "kernels/hadamard/hadamard.h"
+#include "kernels/lanes/lanes.h"
 #include "kernels/level.h"
 #include "tests/support/guarded_bytes.h"
 
@@ -20,6 +22,7 @@ namespace {
 
 using support::Guarded;
 using Table = std::vector<std::uint16_t>;
+using Codes = std::vector<std::uint8_t>;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 const Table& shipped() {
@@ -74,12 +77,32 @@ std::vector<Table> tables() {
   return found;
 }
 
-std::vector<std::uint32_t> random_words(std::size_t count, std::uint32_t seed) {
-  std::vector<std::uint32_t> words(count);
-  RandomStream(seed, Purpose::rounding, 0).fill(0, words);
-  // The ends of the range, too.
-  for (std::size_t i = 0; i < count; i += 17) words[i] = i % 2 == 0 ? 0 : 0xffffffffu;
-  return words;
+Draws draws_of(std::uint32_t seed, std::uint16_t shift = 0) {
+  return {.stream = RandomStream(seed, Purpose::rounding, 0), .shift = shift};
+}
+
+std::uint32_t draw_of(const Draws& draws, std::uint64_t element) {
+  if (draws.nearest) return 0x8000;
+  const std::uint32_t word = draws.stream.word(element / 2);
+  return ((word >> (element % 2 * 16)) + draws.shift) % 65536;
+}
+
+// Such that an element's draw is the one that is wanted.
+Draws draws_for(std::uint64_t element, std::uint32_t wanted) {
+  Draws draws = draws_of(77);
+  draws.shift = static_cast<std::uint16_t>(wanted - draw_of(draws, element));
+  return draws;
+}
+
+// Through the bytes, at the level in force.
+Codes encoded(const Levels& levels, const Draws& draws, std::uint64_t element,
+              std::span<const float> rotated, float factor) {
+  std::vector<std::byte> packed(bytes_for_bits(rotated.size() * levels.bits));
+  const Encoding one{element, rotated, factor, 0};
+  encode(levels, draws, {&one, 1}, packed);
+  Codes codes(rotated.size());
+  lanes::scalar::unpack(packed, levels.bits, std::span<std::uint8_t>(codes));
+  return codes;
 }
 
 // Coordinates inside and a little outside the range of a table when times 1, some on the levels.
@@ -93,31 +116,57 @@ std::vector<float> coordinates(std::size_t count, std::uint32_t g, std::uint32_t
   return values;
 }
 
-// By another road: float64, rounded to float32 where the specification rounds, and a search.
-unsigned reference_code(const Table& table, float rotated, float factor, std::uint32_t word) {
-  const double g = table.back();
-  const auto product = static_cast<float>(static_cast<double>(rotated) * factor);
-  const auto place = static_cast<float>(product + g / 2);
-  if (!(place > 0)) return 0;
-  const double c = std::min<double>(place, g);
+// By another road: float64 and a search. The place among the codes is known to a few of the draw's
+// units, so where it is that close to a tie either code will do.
+void expect_reference(const Levels& levels, float rotated, float factor, std::uint32_t draw,
+                      unsigned code) {
+  const Table& table = levels.table;
+  const double half = levels.g / 2.0;
+  const double c = std::clamp(static_cast<double>(rotated) * factor, -half, half) + half;
   std::size_t z = 0;
   while (z + 2 < table.size() && table[z + 1] <= c) ++z;
-  const double u = std::ldexp(static_cast<double>(word >> 8), -24);
-  const auto bar = static_cast<float>(u * (table[z + 1] - table[z]));
-  return static_cast<unsigned>(z) + (bar < c - table[z] ? 1 : 0);
+  const double place = static_cast<double>(z) + (c - table[z]) / (table[z + 1] - table[z]);
+  // c itself is a float32: its last place, in codes, where gaps may be 1.
+  const double slack = (levels.bits == 8 ? 3 : 1.5) * 0x1p-16 + levels.g * 0x1p-23;
+  const double sum = place + draw * 0x1p-16;
+  const auto last = static_cast<double>(table.size() - 1);
+  EXPECT_GE(code, std::clamp(std::floor(sum - slack), 0.0, last)) << rotated << ' ' << draw;
+  EXPECT_LE(code, std::clamp(std::floor(sum + slack), 0.0, last)) << rotated << ' ' << draw;
 }
 
-TEST(Levels, BelowIsTheLargestCodeWhoseLevelIsNotAboveTheCell) {
+TEST(Levels, LinesLeadFromLevelToLevelAndNotBeyondTheLast) {
   for (const Table& table : tables()) {
     const Levels levels = make_levels(table);
     EXPECT_EQ(std::size_t{1} << levels.bits, table.size());
     EXPECT_EQ(levels.g, table.back());
-    ASSERT_EQ(levels.below.size(), levels.g);
-    for (std::uint32_t k = 0; k < levels.g; ++k) {
-      const std::size_t z = levels.below[k];
-      ASSERT_LE(z, table.size() - 2);
-      ASSERT_LE(table[z], k);
-      ASSERT_TRUE(z + 2 == table.size() || table[z + 1] > k);
+    const double unit = levels.bits == 8 ? 0x1p-15 : 0x1p-16;
+    std::size_t z = 0;
+    for (std::uint32_t k = 0; k <= levels.g; ++k) {
+      while (z + 2 < table.size() && table[z + 1] <= k) ++z;
+      const auto at = [&](std::uint32_t c) {
+        return std::fma(static_cast<float>(c), levels.slopes[k], levels.offsets[k]) - levels.base;
+      };
+      ASSERT_NEAR(at(table[z]), static_cast<double>(z), unit) << k;
+      ASSERT_NEAR(at(table[z + 1]), static_cast<double>(z + 1), unit) << k;
+      ASSERT_GE(at(k), 0) << k;
+      if (z + 2 == table.size()) {
+        ASSERT_LE(at(levels.g), static_cast<float>(z + 1)) << k;
+      }
+    }
+  }
+}
+
+TEST(Levels, TheLimitIsTheLargestFloatWithinHalfTheGrid) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  for (const std::uint32_t g : {1u, 2u, 15u, 30u, 255u, 4095u}) {
+    for (const float factor : {1.0f, 0.37f, 3e-20f, 7e18f, 0x1p-149f, kMax}) {
+      const float limit = limit_of(g, factor);
+      const float half = static_cast<float>(g) / 2;
+      EXPECT_GE(std::fma(-limit, factor, half), 0);
+      EXPECT_LE(std::fma(limit, factor, half), static_cast<float>(g));
+      if (limit < kMax) {
+        EXPECT_LT(std::fma(-std::nextafter(limit, kInf), factor, half), 0);
+      }
     }
   }
 }
@@ -126,109 +175,97 @@ TEST(Levels, CodesAreThoseOfTheReferenceForEveryTable) {
   for (const Table& table : tables()) {
     const Levels levels = make_levels(table);
     SCOPED_TRACE(testing::Message() << levels.bits << " bits to " << levels.g);
-    const std::vector<float> rotated = coordinates(3001, levels.g, levels.g);
-    const std::vector<std::uint32_t> words = random_words(rotated.size(), 5);
-    at_each_level([&] {
-      for (const float factor : {1.0f, 0.37f, -1.0f}) {
-        std::vector<std::uint8_t> codes(rotated.size());
-        quantise(levels, rotated, factor, words, codes);
-        for (std::size_t i = 0; i < rotated.size(); ++i) {
-          ASSERT_EQ(codes[i], reference_code(table, rotated[i], factor, words[i]))
-              << rotated[i] << ' ' << words[i];
-        }
+    const std::vector<float> rotated = coordinates(3008, levels.g, levels.g);
+    const Draws draws = draws_of(5, 12345);
+    for (const float factor : {1.0f, 0.37f}) {
+      Codes expected(rotated.size());
+      scalar::quantise(levels, draws, 640, rotated, factor, expected);
+      for (std::size_t i = 0; i < rotated.size(); ++i) {
+        expect_reference(levels, rotated[i], factor, draw_of(draws, 640 + i), expected[i]);
       }
-    });
+      at_each_level([&] { EXPECT_EQ(encoded(levels, draws, 640, rotated, factor), expected); });
+    }
   }
 }
 
-TEST(Levels, HostileCoordinatesAndFactorsHaveDefinedCodes) {
+TEST(Levels, HostileCoordinatesAndFactorsHaveTheCodesOfTheSpecification) {
   const RandomStream stream(6, Purpose::data, 0);
-  std::vector<float> rotated(4000);
+  std::vector<float> rotated(4032);
   for (std::size_t i = 0; i < rotated.size(); ++i) {
     rotated[i] = std::bit_cast<float>(stream.word(i));  // any bit pattern
   }
-  const std::vector<std::uint32_t> words = random_words(rotated.size(), 7);
+  const Draws draws = draws_of(7);
   for (const Table& table : tables()) {
     const Levels levels = make_levels(table);
-    for (const float factor : {1.0f, 1e-30f, 1e30f, 0.0f, kInf, -kInf, kNan, 0x1p-149f}) {
+    for (const float factor : {1.0f, 1e-30f, 1e30f, 0x1p-149f, std::numeric_limits<float>::max()}) {
       SCOPED_TRACE(factor);
+      Codes expected(rotated.size());
+      scalar::quantise(levels, draws, 0, rotated, factor, expected);
       at_each_level([&] {
-        std::vector<std::uint8_t> codes(rotated.size());
-        quantise(levels, rotated, factor, words, codes);
+        const Codes codes = encoded(levels, draws, 0, rotated, factor);
         for (std::size_t i = 0; i < rotated.size(); ++i) {
-          ASSERT_EQ(codes[i], reference_code(table, rotated[i], factor, words[i])) << rotated[i];
+          if (std::isnan(rotated[i]) || std::isnan(rotated[i ^ 1])) continue;
+          ASSERT_EQ(codes[i], expected[i]) << rotated[i];
         }
       });
     }
   }
 }
 
-TEST(Levels, NanGivesTheFirstCodeAndTheEndsTheirsWhateverTheDraw) {
-  for (const Table& table : tables()) {
+TEST(Levels, TheEndsHaveTheirCodesWhateverTheDraw) {
+  for (const Table& table : {shipped(), uniform_table(1), uniform_table(8), Table{0, 4095}}) {
     const Levels levels = make_levels(table);
-    const float half = static_cast<float>(levels.g) / 2;
     const auto last = static_cast<std::uint8_t>(table.size() - 1);
+    const float half = static_cast<float>(levels.g) / 2;
     at_each_level([&] {
-      for (const std::uint32_t word : {0u, 1u, 0x80000000u, 0xffffffffu}) {
-        const std::vector<std::uint32_t> words(100, word);
-        const auto code_of = [&](float coordinate) {
-          const std::vector<float> rotated(words.size(), coordinate);
-          std::vector<std::uint8_t> codes(words.size(), 99);
-          quantise(levels, rotated, 1, words, codes);
-          EXPECT_EQ(std::count(codes.begin(), codes.end(), codes[0]), 100);
-          return codes[0];
-        };
-        EXPECT_EQ(code_of(kNan), 0);
-        EXPECT_EQ(code_of(-kNan), 0);
-        EXPECT_EQ(code_of(-kInf), 0);
-        EXPECT_EQ(code_of(-half), 0);
-        EXPECT_EQ(code_of(-3e38f), 0);
-        EXPECT_EQ(code_of(half), last);
-        EXPECT_EQ(code_of(3e38f), last);
-        EXPECT_EQ(code_of(kInf), last);
+      for (const std::uint32_t draw : {0u, 1u, 0x8000u, 0xffffu}) {
+        for (const float end : {half, 3e38f, kInf}) {
+          const std::vector<float> rotated{end, -end};
+          EXPECT_EQ(encoded(levels, draws_for(6, draw), 6, rotated, 1)[0], last);
+          EXPECT_EQ(encoded(levels, draws_for(7, draw), 6, rotated, 1)[1], 0);
+        }
       }
     });
   }
 }
 
-TEST(Levels, AveragingOverAGridOfDrawsReproducesEveryCoordinateInRange) {
-  constexpr std::size_t kGrid = 1024;
-  std::vector<std::uint32_t> words(kGrid);
-  for (std::size_t i = 0; i < kGrid; ++i) words[i] = static_cast<std::uint32_t>(i << 22);
-  at_each_level([&] {
-    for (const Table& table : {shipped(), uniform_table(4), random_table(6, 1000, 4)}) {
-      const Levels levels = make_levels(table);
-      for (const float coordinate : coordinates(60, levels.g, 8)) {
-        const double c = coordinate + levels.g / 2.0;
-        if (c < 0 || c > levels.g) continue;
-        std::vector<std::uint8_t> codes(kGrid);
-        quantise(levels, std::vector<float>(kGrid, coordinate), 1, words, codes);
-        double sum = 0;
-        double gap = 1;
-        for (const std::uint8_t code : codes) sum += table[code];
-        for (std::size_t z = 1; z < table.size(); ++z) {
-          gap = std::max(gap, static_cast<double>(table[z] - table[z - 1]));
-        }
-        // The grid tells the fraction to one part of it; float32 adds less than that again.
-        EXPECT_NEAR(sum / kGrid, c, 2 * gap / kGrid) << levels.g;
+// Every draw there is, once: the average is the coordinate's place but for its rounding.
+TEST(Levels, AveragingOverAllDrawsReproducesEveryCoordinateInRange) {
+  for (const Table& table : {shipped(), uniform_table(4), random_table(6, 1000, 4)}) {
+    const Levels levels = make_levels(table);
+    for (const float coordinate : coordinates(12, levels.g, 8)) {
+      const double c = coordinate + levels.g / 2.0;
+      if (c < 0 || c > levels.g) continue;
+      double sum = 0;
+      double gap = 1;
+      for (std::uint32_t shift = 0; shift < 65536; ++shift) {
+        std::uint8_t code = 0;
+        scalar::quantise(levels, draws_of(9, static_cast<std::uint16_t>(shift)), 3,
+                         {&coordinate, 1}, 1, {&code, 1});
+        sum += table[code];
       }
+      for (std::size_t z = 1; z < table.size(); ++z) {
+        gap = std::max(gap, static_cast<double>(table[z] - table[z - 1]));
+      }
+      // Half a unit from the offset, half from the place; c is a float32.
+      EXPECT_NEAR(sum / 65536, c, gap * 0x1p-16 + levels.g * 0x1p-23) << levels.g;
     }
-  });
+  }
 }
 
-TEST(Levels, WordsOfOneHalfRoundToTheNearestLevel) {
-  at_each_level([] {
+TEST(Levels, DrawsOfOneHalfRoundToTheNearestLevel) {
+  Draws draws = draws_of(1);
+  draws.nearest = true;
+  at_each_level([&] {
     for (const Table& table : tables()) {
       const Levels levels = make_levels(table);
-      const std::vector<float> rotated = coordinates(500, levels.g, 9);
-      const std::vector<std::uint32_t> words(rotated.size(), kNearest);
-      std::vector<std::uint8_t> codes(rotated.size());
-      quantise(levels, rotated, 1, words, codes);
+      const std::vector<float> rotated = coordinates(512, levels.g, 9);
+      const Codes codes = encoded(levels, draws, 0, rotated, 1);
       for (std::size_t i = 0; i < rotated.size(); ++i) {
-        const auto place = static_cast<float>(rotated[i] + levels.g / 2.0);
-        const double c = std::clamp<double>(place, 0, levels.g);
+        const double c =
+            std::clamp(rotated[i] + levels.g / 2.0, 0.0, static_cast<double>(levels.g));
         for (const std::uint16_t level : table) {
-          ASSERT_LE(std::fabs(c - table[codes[i]]), std::fabs(c - level));
+          ASSERT_LE(std::fabs(c - table[codes[i]]), std::fabs(c - level) * (1 + 1e-3) + 1e-3);
         }
       }
     }
@@ -257,13 +294,15 @@ TEST(Levels, TheDeterministicVectorOfThePaperComesOutThroughRotationAndBack) {
     std::array<std::int32_t, 8> twice_sums{};
     for (std::size_t worker = 0; worker < 3; ++worker) {
       std::array<float, 8> rotated{};
-      std::array<std::uint32_t, 8> words{};
       std::array<std::uint8_t, 8> codes{};
-      for (std::size_t i = 0; i < 8; ++i) {
-        words[i] = static_cast<std::uint32_t>(mix(1000 + worker, i) >> 32);
-      }
       hadamard::rotate(kInputs[worker], signs, 0, static_cast<float>(1 / kLargestNorm), rotated);
-      quantise(levels, rotated, static_cast<float>(levels.g / (2 * kClamp)), words, codes);
+      for (std::size_t i = 0; i < 8; ++i) {
+        // A code goes up where the study's uniform number is below a share; here where one less it
+        // is at least the rest, so that the upper 16 bits' complement decides the same.
+        const auto draw = static_cast<std::uint32_t>(~mix(1000 + worker, i) >> 48);
+        codes[i] = encoded(levels, draws_for(i, draw), i, std::span(rotated).subspan(i, 1),
+                           static_cast<float>(levels.g / (2 * kClamp)))[0];
+      }
       EXPECT_EQ(codes, kIndices[worker]);
       for (std::size_t i = 0; i < 8; ++i) twice_sums[i] += 2 * levels.table[codes[i]];
     }
@@ -276,25 +315,47 @@ TEST(Levels, TheDeterministicVectorOfThePaperComesOutThroughRotationAndBack) {
   });
 }
 
-TEST(Levels, CodesEqualTheSpecificationAtEveryLengthAndAlignmentWithinTheirBounds) {
-  at_each_level([] {
+TEST(Levels, BytesEqualTheSpecificationAtEverySizeElementAndLaneWithinTheirBounds) {
+  const std::size_t counts[] = {1, 2, 4, 7, 8, 16, 32, 64, 128, 192, 256, 1024, 1088, 4096};
+  at_each_level([&] {
     for (const Table& table : {shipped(), uniform_table(4), Table{0, 50}, uniform_table(8)}) {
       const Levels levels = make_levels(table);
-      for (std::size_t count = 0; count <= 150; ++count) {
-        const std::size_t offset = count % 5;
-        const std::vector<float> rotated = coordinates(count + offset, levels.g, 10);
-        const std::vector<std::uint32_t> words = random_words(count + offset, 11);
-        const auto from = std::span(rotated).subspan(offset);
-        const auto draws = std::span(words).subspan(offset);
-        std::vector<std::uint8_t> expected(count);
-        scalar::quantise(levels, from, 1, draws, expected);
-        Guarded memory(count, offset);
-        auto* const first = static_cast<std::uint8_t*>(static_cast<void*>(memory.bytes().data()));
-        const std::span<std::uint8_t> codes(first, count);
-        quantise(levels, from, 1, draws, codes);
-        ASSERT_TRUE(std::equal(codes.begin(), codes.end(), expected.begin())) << count;
-        ASSERT_TRUE(memory.intact());
+      for (const std::size_t count : counts) {
+        for (const std::uint64_t element : {0u, 1u, 32u, 64u, 128u, 1000u}) {
+          const std::vector<float> rotated = coordinates(count + 3, levels.g, 10);
+          const std::size_t lane = count < 8 ? 3 : 24;
+          const Encoding one{element, std::span(rotated).subspan(count % 4, count), 1.1f, lane};
+          const std::size_t size = bytes_for_bits((lane + count) * levels.bits);
+          std::vector<std::byte> expected(size);
+          scalar::encode(levels, draws_of(11, 7), {&one, 1}, expected);
+          Guarded memory(std::vector<std::byte>(size), count % 5);
+          encode(levels, draws_of(11, 7), {&one, 1}, memory.bytes());
+          ASSERT_TRUE(std::equal(expected.begin(), expected.end(), memory.bytes().begin()))
+              << count << " from " << element;
+          ASSERT_TRUE(memory.intact());
+        }
       }
+    }
+  });
+}
+
+TEST(Levels, SeveralBlocksAreEachTheirOwn) {
+  const Levels levels = make_levels(shipped());
+  const std::vector<float> rotated = coordinates(1024 + 512 + 64, levels.g, 13);
+  const auto part = [&](std::size_t at, std::size_t n) {
+    return std::span(rotated).subspan(at, n);
+  };
+  const std::array<Encoding, 4> blocks{{{4096, part(0, 1024), 1, 0},
+                                        {8192, part(1024, 512), 0.5f, 1024},
+                                        {8704, part(1536, 64), 2, 1536},
+                                        {8768, part(1600, 0), 2, 1600}}};
+  at_each_level([&] {
+    std::vector<std::byte> packed(800);
+    encode(levels, draws_of(14), blocks, packed);
+    for (const Encoding& one : blocks) {
+      Codes codes(one.rotated.size());
+      lanes::unpack(std::span(packed).subspan(one.lane / 2), 4, std::span<std::uint8_t>(codes));
+      EXPECT_EQ(codes, encoded(levels, draws_of(14), one.element, one.rotated, one.factor));
     }
   });
 }
@@ -384,10 +445,18 @@ TEST(LevelsDeathTest, TablesThatAreNoneAndShortSpansAreOurBugs) {
   EXPECT_DEATH(make_levels(Table{0, 2, 2, 3}), "adjacent_find");
   EXPECT_DEATH(make_levels(Table{0, 4096}), "back");
   const Levels levels = make_levels(shipped());
-  const std::vector<float> rotated(4);
-  const std::vector<std::uint32_t> words(3);
+  const std::vector<float> rotated(8);
   std::vector<std::uint8_t> codes(4);
-  EXPECT_DEATH(quantise(levels, rotated, 1, words, codes), "words.size");
+  std::vector<std::byte> packed(4);
+  const auto encode_one = [&](const Encoding& one) {
+    encode(levels, draws_of(1), {&one, 1}, packed);
+  };
+  EXPECT_DEATH(encode_one({0, rotated, 1, 8}), "packed.size");
+  EXPECT_DEATH(encode_one({0, rotated, 1, 1}), "lane");
+  EXPECT_DEATH(encode_one({0, rotated, 0, 0}), "factor");
+  EXPECT_DEATH(encode_one({0, rotated, kNan, 0}), "factor");
+  EXPECT_DEATH(encode_one({0, rotated, kInf, 0}), "factor");
+  EXPECT_DEATH(scalar::quantise(levels, draws_of(1), 0, rotated, 1, codes), "codes.size");
   std::vector<float> into(5);
   EXPECT_DEATH(values(levels, codes, 1, into), "codes.size");
   EXPECT_DEATH(means({}, 1, 1, into), "twice_sums.size");
