@@ -324,7 +324,7 @@ void expect_covered(const std::vector<Json>& ranges, std::uint64_t size) {
 TEST_F(WireDumpTest, ManifestNamesEveryByteOfARun) {
   FakeRun run(options(3, 2), 2);
   ASSERT_TRUE(run.dump().open());
-  for (const std::uint64_t step : {40, 41}) {
+  for (const std::uint64_t step : {std::uint64_t{40}, std::uint64_t{41}}) {
     run.reduce(step, Crew::threads);
     const Verdict ended = run.dump().end_step();
     ASSERT_TRUE(ended) << ended.error().message;
