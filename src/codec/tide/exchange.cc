@@ -260,9 +260,10 @@ const std::byte* TideExchange::ahead_of(const Layout::Block& block) const {
   constexpr std::uint32_t kMost = 1u << 16;
   const std::uint32_t count = chunk_.piece.count;
   if (count < kLeast || count > kMost || !chunk_.residual.empty()) return nullptr;
-  const auto next = reinterpret_cast<std::uintptr_t>(chunk_.gradient.data() + count);
-  const std::uintptr_t half = sizeof(float) / 2 * (std::uintptr_t{count} + block.first);
-  return reinterpret_cast<const std::byte*>(next + half);
+  // Nobody looks at it, so it need not exist.
+  const auto* const chunk = reinterpret_cast<const std::byte*>(chunk_.gradient.data());
+  const std::size_t half = sizeof(float) / 2 * (std::size_t{count} + block.first);
+  return chunk + sizeof(float) * count + half;
 }
 
 Result<Step> TideExchange::ask_codes(const Answer& scales) {

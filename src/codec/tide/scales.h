@@ -44,7 +44,7 @@ inline constexpr std::array<double, 8> kEighths{1.0,
 
 // 2^(eighths/8), exact but for the literal's rounding. Codes have 12 bits, so the exponent fits.
 inline double power(std::int32_t eighths) {
-  const auto exponent = static_cast<std::uint64_t>((eighths >> 3) + 1023);
+  const std::uint64_t exponent = static_cast<std::uint32_t>((eighths >> 3) + 1023);
   return kEighths[static_cast<std::size_t>(eighths & 7)] * std::bit_cast<double>(exponent << 52);
 }
 

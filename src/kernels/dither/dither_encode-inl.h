@@ -32,10 +32,10 @@ HWY_INLINE void DrawDithers(const Shared& shared, const Block& block, std::uint3
 }
 
 template <bool kMore>
-HWY_INLINE VF Input(const float* values, const float* more) {
-  const VF x = hn::LoadU(DF(), values);
+HWY_INLINE VF Input(const Encoding& one, std::size_t at) {
+  const VF x = hn::LoadU(DF(), one.values.data() + at);
   if constexpr (!kMore) return x;
-  return hn::Add(x, hn::LoadU(DF(), more));
+  return hn::Add(x, hn::LoadU(DF(), one.more.data() + at));
 }
 
 // The rounded value is in the lower 16 bits of each lane.
@@ -184,8 +184,8 @@ HWY_INLINE void LoadBlock(const Shared& shared, const Encoding& one, V16 (&v)[kV
   SLUICE_UNROLL
   for (std::size_t i = 0; i < kVectors; ++i) {
     const std::size_t at = i * kShorts;
-    const VF low = Input<kMore>(one.values.data() + at, one.more.data() + at);
-    const VF high = Input<kMore>(one.values.data() + at + kFloats, one.more.data() + at + kFloats);
+    const VF low = Input<kMore>(one, at);
+    const VF high = Input<kMore>(one, at + kFloats);
     if constexpr (kEnergy) {
       const std::size_t place = 2 * i % kVectors;
       const VF low_square = hn::Mul(low, low);

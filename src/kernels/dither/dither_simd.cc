@@ -85,7 +85,7 @@ void encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding>
   for (const Encoding& one : blocks) {
     check_block(one.block, one.values.size());
     SLUICE_ASSERT(one.more.empty() || one.more.size() == one.values.size());
-    SLUICE_ASSERT(one.packed.size() >= one.block.size / 8 * one.block.width);
+    SLUICE_ASSERT(one.packed.size() >= std::size_t{one.block.width} * (one.block.size / 8));
   }
   if (kernel_level() == Level::scalar) {
     for (const Encoding& one : blocks) scalar::encode(shared, shift, one);
@@ -114,7 +114,7 @@ void keep(const Shared& shared, std::uint32_t shift, std::span<const Keeping> bl
   for (const Keeping& one : blocks) {
     check_block(one.block, one.rest.size());
     SLUICE_ASSERT(one.values.size() == one.rest.size());
-    SLUICE_ASSERT(one.packed.size() >= one.block.size / 8 * one.block.width);
+    SLUICE_ASSERT(one.packed.size() >= std::size_t{one.block.width} * (one.block.size / 8));
   }
   if (kernel_level() == Level::scalar) {
     for (const Keeping& one : blocks) scalar::keep(shared, shift, one);
