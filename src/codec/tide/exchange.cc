@@ -247,23 +247,9 @@ void TideExchange::encode_agreed(Sending& sending) {
       continue;
     }
     batch[waiting] = encoding_of(block, width, agreed_[b], up);
-    batch[waiting].ahead = ahead_of(block);
     if (++waiting == kBatch) flush();
   }
   flush();
-}
-
-// The tensor's next chunk most likely lies behind this one and is measured next. This one has just
-// been and is in the caches, so memory is idle: the second half of the next is fetched meanwhile.
-const std::byte* TideExchange::ahead_of(const Layout::Block& block) const {
-  constexpr std::uint32_t kLeast = 1u << 14;
-  constexpr std::uint32_t kMost = 1u << 16;
-  const std::uint32_t count = chunk_.piece.count;
-  if (count < kLeast || count > kMost || !chunk_.residual.empty()) return nullptr;
-  // Nobody looks at it, so it need not exist.
-  const auto* const chunk = reinterpret_cast<const std::byte*>(chunk_.gradient.data());
-  const std::size_t half = sizeof(float) / 2 * (std::size_t{count} + block.first);
-  return chunk + sizeof(float) * count + half;
 }
 
 Result<Step> TideExchange::ask_codes(const Answer& scales) {

@@ -52,7 +52,6 @@ class TideExchange final : public Exchange {
   [[nodiscard]] bool is_outgrown(std::uint32_t number) const;
   [[nodiscard]] bool all_counted_alike(std::span<const Answer> codes) const;
 
-  [[nodiscard]] const std::byte* ahead_of(const Layout::Block& block) const;
   void encode_agreed(Sending& sending);
   void encode_and_measure(Sending::Cursor& cursor, std::uint32_t first, std::uint32_t end);
   void encode_exact(const Layout::Block& block, std::span<std::byte> up);
@@ -69,7 +68,6 @@ class TideExchange final : public Exchange {
             chunk_.gradient.subspan(block.first, block.count),
             residual_of(block),
             up,
-            nullptr,
             nullptr};
   }
   [[nodiscard]] dither::Shared shared() const {

@@ -71,8 +71,7 @@ struct Dithers {
 
 // One block to encode. Values may be fewer than the block has coordinates; `more` as many, or none;
 // packed: the codes, `width` bits each (kernels/lanes). Where `energy` is given it gets the block's
-// energy (kernels/energy), in the same pass over memory. `ahead`, any address, is where memory that
-// will be needed soon can be fetched from meanwhile, half as many bytes as the block has; or null.
+// energy (kernels/energy), in the same pass over memory.
 struct Encoding {
   Block block;
   float factor = 0;
@@ -80,7 +79,6 @@ struct Encoding {
   std::span<const float> more;
   std::span<std::byte> packed;
   float* energy = nullptr;
-  const std::byte* ahead = nullptr;
 };
 // Several at a time, because a block takes no longer than a few calls: all with `energy` or none.
 // shift = ⌊256·k/n⌋.

@@ -57,7 +57,7 @@ void energies(benchmark::State& state, Level level) {
 void encode_blocks(benchmark::State& state, Level level, unsigned width) {
   per_chunk(state, level, [width](Setting& s, std::size_t at) {
     each_block(s, at, width, [&](const Block& block, auto values, auto, auto packed) {
-      const Encoding one{block, 300.0f, values, {}, packed, nullptr, nullptr};
+      const Encoding one{block, 300.0f, values, {}, packed, nullptr};
       encode(s.shared, 32, {&one, 1});
     });
   });

@@ -231,24 +231,12 @@ HWY_INLINE void PackNibbles(const std::uint8_t* codes, std::size_t count,
   }
 }
 
-// While a block that is in the caches is encoded, memory is idle: half a block's lines are asked
-// for. More than half would have to wait, and the encoder with them.
-template <std::size_t kSize>
-HWY_INLINE void FetchAhead(const std::byte* ahead) {
-  if (ahead == nullptr) return;
-  SLUICE_UNROLL
-  for (std::size_t at = 0; at < kSize * sizeof(float) / 2; at += kCacheLine) {
-    __builtin_prefetch(ahead + at, 0, 2);
-  }
-}
-
 // All blocks of one kind, in one loop: a processor then works on two of them at once.
 template <std::size_t kSize, bool kMore, bool kEnergy>
 HWY_NOINLINE void EncodeRun(const Shared& shared, std::uint32_t shift,
                             std::span<const Encoding> blocks) {
   HWY_ALIGN std::uint8_t codes[kSize];
   for (const Encoding& one : blocks) {
-    FetchAhead<kSize>(one.ahead);
     EncodeBlock<kSize / kShorts, kMore, kEnergy>(shared, one, shift, codes);
     if (one.block.width == 4) {
       PackNibbles(codes, kSize, one.packed);

@@ -51,7 +51,7 @@ struct Case {
   [[nodiscard]] Packed encode(bool with_more, std::uint32_t shift) const {
     Packed packed(block.size / 8 * block.width);
     const Floats none;
-    const Encoding one{block, factor, values, with_more ? more : none, packed, nullptr, nullptr};
+    const Encoding one{block, factor, values, with_more ? more : none, packed, nullptr};
     dither::encode(shared, shift, {&one, 1});
     return packed;
   }
