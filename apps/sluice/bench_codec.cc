@@ -9,7 +9,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <numbers>
 #include <thread>
 
 #include "base/aligned_buffer.h"
@@ -21,6 +20,7 @@
 #include "feedback/feedback.h"
 #include "group/flight.h"
 #include "kernels/level.h"
+#include "normal.h"
 #include "round/combine.h"
 #include "table.h"
 #include "terminal.h"
@@ -46,20 +46,12 @@ struct Times {
 };
 
 constexpr std::array<std::string_view, 3> kData{"uniform", "normal", "layers"};
-constexpr std::uint64_t kLayer = 4096;  // coordinates that share a scale
-constexpr float kSignal = 0.5f;         // of a gradient's energy is common to all workers
 
 // Workers other than the first read their gradients from memory of this many coordinates (and a
 // chunk) again and again. In training they are other machines: what they read must not push the
 // first worker's memory out of its caches, and 64 of them must fit into this one.
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 18;
 static_assert(kWindow % kLayer == 0, "a coordinate has the same scale on all workers");
-
-// Two draws per element: the element's own and its neighbour's.
-float normal(const RandomStream& stream, std::uint64_t element) {
-  const float radius = std::sqrt(-2 * std::log(stream.uniform(2 * element) + 0x1p-25f));
-  return radius * std::cos(2 * std::numbers::pi_v<float> * stream.uniform(2 * element + 1));
-}
 
 AlignedVector<float> make_gradient(std::string_view data, std::uint64_t count, std::uint32_t rank,
                                    std::uint64_t seed) {

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <numbers>
 
 #include "base/limits.h"
 #include "base/random.h"
 #include "commands.h"
 #include "json_file.h"
+#include "normal.h"
 #include "npy.h"
 #include "terminal.h"
 
@@ -27,15 +27,7 @@ struct Request {
 };
 
 constexpr std::array<std::string_view, 3> kKinds{"normal", "layers", "sparse"};
-constexpr std::uint64_t kLayer = 4096;  // coordinates that share a scale
-constexpr float kSignal = 0.5f;         // of a gradient's energy is common to all workers
 constexpr std::uint64_t kSparseOneIn = 64;
-
-// Two draws per element: the element's own and its neighbour's.
-float normal(const RandomStream& stream, std::uint64_t element) {
-  const float radius = std::sqrt(-2 * std::log(stream.uniform(2 * element) + 0x1p-25f));
-  return radius * std::cos(2 * std::numbers::pi_v<float> * stream.uniform(2 * element + 1));
-}
 
 // What the workers share plus what is each one's own, as in data-parallel training.
 std::vector<float> gradient(const Request& request, std::uint32_t rank) {

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "kernels/hadamard/rows.h"
 #include "kernels/level.h"
+#include "kernels/unroll.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/hadamard/rows_simd.cc"
@@ -32,6 +33,8 @@ void UnrotateSums(std::int32_t centre, std::span<const SumRow> rows, Stores stor
 
 #include "kernels/hadamard/hadamard-inl.h"
 
+#include "kernels/energy/energy-inl.h"
+
 using V = HadamardVector;
 constexpr HadamardTag kD;
 constexpr std::size_t kLanes = kHadamardLanes;
@@ -42,25 +45,14 @@ constexpr std::size_t kLanes = kHadamardLanes;
 template <std::size_t kCount>
 HWY_INLINE V FoldVectors(const V* x) {
   V sums[kCount];
-#pragma GCC unroll 16
+  SLUICE_UNROLL
   for (std::size_t i = 0; i < kCount; ++i) sums[i] = hn::Mul(x[i], x[i]);
-#pragma GCC unroll 16
+  SLUICE_UNROLL
   for (std::size_t h = kCount / 2; h > 0; h /= 2) {
-#pragma GCC unroll 16
+    SLUICE_UNROLL
     for (std::size_t i = 0; i < h; ++i) sums[i] = hn::Add(sums[i], sums[i + h]);
   }
   return sums[0];
-}
-
-template <class DAny>
-HWY_INLINE float FoldLanes(DAny, hn::Vec<DAny> v) {
-  if constexpr (hn::MaxLanes(DAny()) > 4) {
-    const hn::Half<DAny> half;
-    return FoldLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else {
-    const auto sums = hn::Add(v, hn::Shuffle1032(v));
-    return hn::GetLane(hn::Add(sums, hn::Shuffle2301(sums)));
-  }
 }
 
 #if HWY_TARGET <= HWY_AVX3
@@ -91,9 +83,9 @@ HWY_INLINE void StoreEnergies(const V (&x)[kCount], float* HWY_RESTRICT energies
     return StoreFolded(folded, energies);
   }
 #endif
-#pragma GCC unroll 4
+  SLUICE_UNROLL
   for (std::size_t i = 0; i < kCount / kEach; ++i) {
-    energies[i] = FoldLanes(kD, FoldVectors<kEach>(x + i * kEach));
+    energies[i] = FoldedLanes(kD, FoldVectors<kEach>(x + i * kEach));
   }
 }
 
@@ -130,7 +122,7 @@ HWY_INLINE void RotateRow(const float* HWY_RESTRICT from, const float* HWY_RESTR
   constexpr std::size_t kAtOnce = kCount * kLanes;
   for (std::size_t group = 0; group < kSize; group += kAtOnce) {
     V v[kCount];
-#pragma GCC unroll 16
+    SLUICE_UNROLL
     for (std::size_t k = 0; k < kCount; ++k) {
       const std::size_t i = group + k * kLanes;
       hwy::Prefetch(from + i + kAhead);
@@ -141,12 +133,12 @@ HWY_INLINE void RotateRow(const float* HWY_RESTRICT from, const float* HWY_RESTR
       }
     }
     StoreEnergies(v, energies + group / kMeasured);
-#pragma GCC unroll 16
+    SLUICE_UNROLL
     for (std::size_t k = 0; k < kCount; ++k) {
       v[k] = HadamardWithin(WithSigns(v[k], words, group + k * kLanes));
     }
     HadamardAcross(v);
-#pragma GCC unroll 16
+    SLUICE_UNROLL
     for (std::size_t k = 0; k < kCount; ++k) hn::StoreU(v[k], kD, into + group + k * kLanes);
   }
   if constexpr (kSize > kAtOnce) HadamardRest<kSize, kAtOnce>(into, HadamardFloats(into));
