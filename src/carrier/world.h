@@ -1,10 +1,13 @@
-// A world: all workers of a job in one process, each with its end of the carrier. It is what tests,
-// the command line and embedders start; a training process holds just one end.
+// A world: the workers of a job that live in this process, each with its end of the carrier. It is
+// what tests, the command line and embedders start. On `local` all workers of the job are here; on
+// a carrier between processes just one is.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -29,14 +32,25 @@ struct WorldOptions {
   std::function<bool(const Arrival&)> lost = nullptr;
   std::vector<std::uint32_t> order = {};  // ranks in order of arrival; empty: ascending
   std::uint32_t fan_in = 0;               // workers per leaf of a two-level tree; 0: flat
+  // How long a meeting waits for other processes. `local` has none and ignores it.
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
 };
 
 class World {
  public:
   virtual ~World() = default;
+  // Of a rank that is here.
   virtual Carrier& port(std::uint32_t rank) = 0;
+  // Ranks of the workers in this process, ascending; never empty.
+  [[nodiscard]] virtual std::span<const std::uint32_t> here() const = 0;
   // Seconds spent combining contributions, over all rounds so far.
   [[nodiscard]] virtual double combine_seconds() const = 0;
+  // All processes meet: each value becomes the largest of any process. Code::timeout names those
+  // that did not come in time; nobody meets in this world again.
+  virtual Verdict meet(std::span<double> values) = 0;
+  // The carrier's own float32 all-reduce, to compare with: values become the sums over processes.
+  // Code::unavailable where there is none.
+  virtual Verdict plain_sum(std::span<float> values) = 0;
 };
 
 // A carrier's row in the catalogue.
@@ -44,6 +58,8 @@ struct CarrierInfo {
   std::string_view name;
   std::string_view summary;
   std::uint32_t workers_max = 0;
+  // How many workers the launcher started, 0 where the caller chooses (all are in one process).
+  Checked<std::uint32_t> (*launched)() = nullptr;
   Checked<std::unique_ptr<World>> (*make_world)(const WorldOptions& options) = nullptr;
 };
 

@@ -10,18 +10,30 @@
 #include "tests/support/fake_codec.h"
 
 namespace sluice::support {
+namespace {
+
+// Those whose workers are all in this process; the others need a launcher.
+std::vector<const CarrierInfo*> carriers() {
+  std::vector<const CarrierInfo*> found;
+  for (const CarrierInfo& carrier : kCarriers) {
+    if (carrier.launched == nullptr) found.push_back(&carrier);
+  }
+  return found;
+}
+
+}  // namespace
 
 std::vector<Subject> catalogue() {
   std::vector<Subject> subjects;
   for (const Info& codec : kCodecs) {
-    for (const CarrierInfo& carrier : kCarriers) subjects.push_back({codec.name, &carrier});
+    for (const CarrierInfo* carrier : carriers()) subjects.push_back({codec.name, carrier});
   }
   return subjects;
 }
 
 std::vector<Subject> catalogue_and_fake() {
   std::vector<Subject> subjects = catalogue();
-  for (const CarrierInfo& carrier : kCarriers) subjects.push_back({kFakeName, &carrier});
+  for (const CarrierInfo* carrier : carriers()) subjects.push_back({kFakeName, carrier});
   return subjects;
 }
 

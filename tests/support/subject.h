@@ -1,5 +1,5 @@
-// What the conformance suites run over: every codec of the catalogue on every carrier, and for
-// what no codec of the catalogue does, a fake one.
+// What the conformance suites run over: every codec of the catalogue on every carrier that needs no
+// launcher, and for what no codec of the catalogue does, a fake one.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -100,12 +100,19 @@ class LocalWorld final : public World {
       slots_.push_back(std::make_unique<Slot>(options.workers));
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
       ports_.push_back(std::make_unique<Port>(*this, rank, count));
+      here_.push_back(rank);
     }
   }
 
   Carrier& port(std::uint32_t rank) override { return *ports_.at(rank); }
+  [[nodiscard]] std::span<const std::uint32_t> here() const override { return here_; }
   [[nodiscard]] double combine_seconds() const override {
     return static_cast<double>(combine_nanoseconds_.load()) * 1e-9;
+  }
+  Verdict meet(std::span<double> /*values*/) override { return Nothing{}; }
+  Verdict plain_sum(std::span<float> /*values*/) override {
+    return Problem{Code::unavailable,
+                   "local: there is no all-reduce to compare with: all workers share one process"};
   }
 
   Slot& slot(std::uint64_t sequence) { return *slots_[sequence % slots_.size()]; }
@@ -121,6 +128,7 @@ class LocalWorld final : public World {
   WorldOptions options_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::uint32_t> here_;
   std::atomic<std::int64_t> combine_nanoseconds_{0};
 };
 

@@ -495,5 +495,23 @@ TEST(LocalWorld, TreesAndOrdersOfArrivalGiveTheSameBytes) {
   }
 }
 
+TEST(LocalWorld, EveryWorkerIsHereAndMeetsNobodyElse) {
+  for (const std::uint32_t n : {1u, 3u, 4096u}) {
+    const auto world = world_of(n);
+    const auto here = world->here();
+    ASSERT_EQ(here.size(), n);
+    for (std::uint32_t rank = 0; rank < n; ++rank) ASSERT_EQ(here[rank], rank);
+    std::array<double, 2> values{1.5, -2};
+    EXPECT_TRUE(world->meet(values).has_value());
+    EXPECT_EQ(values, (std::array<double, 2>{1.5, -2}));
+    std::array<float, 1> sums{3};
+    const Verdict summed = world->plain_sum(sums);
+    ASSERT_FALSE(summed.has_value());
+    EXPECT_EQ(summed.error().code, Code::unavailable);
+    EXPECT_NE(summed.error().message.find("local"), std::string::npos);
+    EXPECT_EQ(sums[0], 3);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::local

@@ -6,24 +6,10 @@
 #include <thread>
 
 #include "base/assert.h"
+#include "carrier/ranks.h"
 
 namespace sluice::local {
 namespace {
-
-constexpr std::uint32_t kRanksShown = 16;
-
-// "3, 5, …": the first ranks of those that `is_member` names, and how many there are.
-template <class IsMember>
-std::pair<std::string, std::uint32_t> list_ranks(std::uint32_t workers, IsMember is_member) {
-  std::string ranks;
-  std::uint32_t count = 0;
-  for (std::uint32_t rank = 0; rank < workers; ++rank) {
-    if (!is_member(rank)) continue;
-    if (++count <= kRanksShown) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
-  }
-  if (count > kRanksShown) ranks += ", …";
-  return {ranks, count};
-}
 
 std::string describe(const Round& round, std::uint32_t workers) {
   const Reduction& what = round.what;
@@ -224,11 +210,9 @@ std::span<const std::byte> Meeting::down(std::size_t round) const {
 std::span<const Part> Meeting::parts(std::size_t round) const { return outcomes_[round].parts; }
 
 std::string Meeting::missing(std::uint64_t generation) const {
-  const auto [ranks, count] = list_ranks(workers_, [&](std::uint32_t rank) {
+  return list_missing(workers_, [&](std::uint32_t rank) {
     return arrived_[rank].load(std::memory_order_relaxed) < generation;
   });
-  if (count == 0) return "nobody is missing";
-  return fmt::format("waiting for {} of {} workers: {}", count, workers_, ranks);
 }
 
 }  // namespace sluice::local

@@ -1,0 +1,456 @@
+#include "carrier/fusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/float_environment.h"
+#include "base/limits.h"
+#include "base/random.h"
+#include "carrier/ranks.h"
+
+namespace sluice {
+namespace {
+
+// A message starts with the step's digest u64, the first exchange's sequence u64, the sender's rank
+// u32 and kMagic u32. A list, in a message or an answer, starts with its size u32; so do sums whose
+// size is not fixed.
+constexpr std::size_t kHeader = 24;
+constexpr std::uint32_t kMagic = 0x31756673;  // "sfu1"
+constexpr std::size_t kSize = sizeof(std::uint32_t);
+
+Error malformed(std::uint32_t rank, const char* what) {
+  return Error{Code::malformed, static_cast<std::int32_t>(rank), what};
+}
+
+Error invalid(const char* what) { return Error{Code::invalid_argument, 0, what}; }
+
+// With room to spare: sizes follow the data and creep.
+void grow(AlignedBuffer& buffer, std::size_t size) {
+  if (buffer.size() < size) buffer = AlignedBuffer(size + size / 2);
+}
+
+// Copies to the front of `into` and cuts it off.
+void append(std::span<const std::byte> bytes, std::span<std::byte>& into) {
+  std::copy(bytes.begin(), bytes.end(), into.begin());
+  into = into.subspan(bytes.size());
+}
+
+void append_size(std::size_t size, std::span<std::byte>& into) {
+  store_le(into, 0, static_cast<std::uint32_t>(size));
+  into = into.subspan(kSize);
+}
+
+// Cuts `size` bytes, or as many as a size in front says but at most `size`, off the front of
+// `rest`; false when they are not there.
+bool cut_off(std::size_t size, bool is_fixed, std::span<const std::byte>& rest,
+             std::span<const std::byte>& bytes) {
+  if (!is_fixed) {
+    if (rest.size() < kSize) return false;
+    const std::size_t stated = load_le<std::uint32_t>(rest);
+    if (stated > size) return false;
+    rest = rest.subspan(kSize);
+    size = stated;
+  }
+  if (rest.size() < size) return false;
+  bytes = rest.first(size);
+  rest = rest.subspan(size);
+  return true;
+}
+
+}  // namespace
+
+Fusion::Fusion(std::uint32_t rank, std::uint32_t workers, std::uint64_t whole_max)
+    : rank_(rank), workers_(workers), whole_max_(whole_max) {
+  SLUICE_ASSERT(workers >= 1 && workers <= kWorkersMax && rank < workers);
+  const WorkerSet all = WorkerSet::all(workers);
+  everyone_.assign(all.view().words.begin(), all.view().words.end());
+  send_sizes_.resize(workers);
+  receive_sizes_.resize(workers);
+  answer_sizes_.resize(workers);
+  rests_.resize(workers);
+  claims_.resize(workers);
+  contributions_.reserve(workers);
+}
+
+// --- exchanges ---
+
+Fusion::Entry* Fusion::find(std::vector<Entry>& entries, std::uint64_t sequence) {
+  const auto at = std::lower_bound(
+      entries.begin(), entries.end(), sequence,
+      [](const Entry& entry, std::uint64_t wanted) { return entry.ticket.sequence < wanted; });
+  return at != entries.end() && at->ticket.sequence == sequence ? &*at : nullptr;
+}
+
+Status Fusion::post(const Ticket& ticket, const Place& place, std::span<const Round> step) {
+  if (place.device) return Error{Code::unavailable, 0, "fusion: device memory is not supported"};
+  if (step.empty() || step.size() > kStepRoundsMax) {
+    return invalid("fusion: a step has 1 to 32 rounds");
+  }
+  if (phase_ == Phase::dead) return Error{Code::unavailable, 0, "fusion: this end was abandoned"};
+  const Entry* const before = find(sealed_, ticket.sequence);
+  if ((before != nullptr && !before->taken) || find(posted_, ticket.sequence) != nullptr) {
+    return Error{Code::exhausted, 0, "fusion: the exchange has posted and not taken"};
+  }
+  const bool goes_on = before != nullptr && before->ticket.digest == ticket.digest;
+  const Entry entry{ticket, goes_on ? before->step + 1 : 0, posted_rounds_.size(), step.size()};
+  const auto at = std::upper_bound(
+      posted_.begin(), posted_.end(), ticket.sequence,
+      [](std::uint64_t wanted, const Entry& other) { return wanted < other.ticket.sequence; });
+  posted_.insert(at, entry);
+  posted_rounds_.insert(posted_rounds_.end(), step.begin(), step.end());
+  return ok();
+}
+
+Result<std::span<const Answer>> Fusion::take(const Ticket& ticket) {
+  Entry* const entry = find(sealed_, ticket.sequence);
+  if (entry == nullptr || entry->taken) {
+    if (find(posted_, ticket.sequence) == nullptr) {
+      return invalid("fusion: nothing posted under this ticket");
+    }
+    return Error{Code::pending, 0, "not sealed yet"};
+  }
+  if (phase_ != Phase::answered) return Error{Code::pending, 0, "not spread yet"};
+  entry->taken = true;
+  if (error_.code != Code::ok) return error_;
+  return std::span<const Answer>(answers_).subspan(entry->first, entry->count);
+}
+
+Status Fusion::wait(std::chrono::nanoseconds /*timeout*/) {
+  return Error{Code::unavailable, 0, "fusion: whoever moves the bytes waits for them"};
+}
+
+void Fusion::abandon() {
+  phase_ = Phase::dead;
+  posted_.clear();
+  posted_rounds_.clear();
+  sealed_.clear();
+  rounds_.clear();
+}
+
+std::string Fusion::explain(const Ticket& /*ticket*/) {
+  if (error_.code == Code::ok) return "";
+  const std::uint64_t last = sealed_.empty() ? claim_.sequence : sealed_.back().ticket.sequence;
+  const std::string here = fmt::format("rank {} (step digest {:016x}, exchanges {} to {})", rank_,
+                                       claim_.digest, claim_.sequence, last);
+  if (error_.code == Code::mismatch && error_.detail < 0) {
+    return fmt::format("some rank reduces something else than {}; an all-reduce cannot tell which",
+                       here);
+  }
+  if (error_.code == Code::mismatch) {
+    const Claim& first = claims_[static_cast<std::size_t>(error_.detail)];
+    const auto [ranks, count] = list_ranks(
+        workers_, [&](std::uint32_t rank) { return claims_[rank].digest != claim_.digest; });
+    return fmt::format(
+        "{} of {} ranks ({}) reduce something else than {}: rank {} has step digest {:016x}, from "
+        "exchange {} on",
+        count, workers_, ranks, here, error_.detail, first.digest, first.sequence);
+  }
+  return fmt::format("{}, rank {}, seen by {}", error_.what, error_.detail, here);
+}
+
+bool Fusion::empty() const {
+  return posted_.empty() && phase_ != Phase::sealed && phase_ != Phase::combined;
+}
+
+Status Fusion::fail(const Error& error) {
+  error_ = error;
+  phase_ = Phase::answered;
+  return error;
+}
+
+Status Fusion::expect(Phase phase) const {
+  if (phase_ == phase) return ok();
+  if (phase_ == Phase::dead) return Error{Code::unavailable, 0, "fusion: this end was abandoned"};
+  return invalid("fusion: out of turn: post, seal, pack, combine, spread, take");
+}
+
+// --- seal ---
+
+Status Fusion::seal() {
+  if (phase_ == Phase::sealed || phase_ == Phase::combined || phase_ == Phase::dead) {
+    return expect(Phase::answered);
+  }
+  lay_out();
+  error_ = {};
+  phase_ = Phase::sealed;
+  claim_ = {0, sealed_.empty() ? 0 : sealed_.front().ticket.sequence};
+  if (const Status checked = check_rounds(); !checked) return fail(checked.error());
+  claim_.digest = digest_of_step();
+  prepare_answers();
+  cut();
+  measure();
+  return ok();
+}
+
+// By what a rank may send at most, which all ranks know.
+void Fusion::cut() {
+  std::uint64_t sent = 0;
+  for (const Round& round : rounds_) sent += up_size(round.what);
+  whole_ = sent * (workers_ - 1) <= whole_max_ && whole_max_ != 0;
+  if (whole_) {
+    shards_.copy(rounds_, workers_);
+  } else {
+    shards_.cut(rounds_, workers_);
+  }
+}
+
+// The posted step becomes the sealed one, its rounds in the order of its exchanges.
+void Fusion::lay_out() {
+  sealed_.swap(posted_);
+  posted_.clear();
+  rounds_.clear();
+  for (Entry& entry : sealed_) {
+    const auto from = std::span(posted_rounds_).subspan(entry.first, entry.count);
+    entry.first = rounds_.size();
+    rounds_.insert(rounds_.end(), from.begin(), from.end());
+  }
+  posted_rounds_.clear();
+}
+
+Status Fusion::check_rounds() const {
+  for (const Round& round : rounds_) {
+    SLUICE_TRY(check(round.what, workers_));
+    if (round.what.count == 0) return invalid("fusion: a round of zero lanes");
+    if (const Status checked = check_up(round.what, round.up); !checked) {
+      return malformed(rank_, checked.error().what);
+    }
+    if (round.down.size() < down_size_max(round.what, workers_)) {
+      return invalid("fusion: too little room for an answer");
+    }
+    if (!round.only.unrestricted() && (!round.only.fits(workers_) || round.only.count() == 0)) {
+      return invalid("fusion: a round names workers that do not exist, or none");
+    }
+  }
+  return ok();
+}
+
+std::uint64_t Fusion::digest_of_step() const {
+  std::uint64_t digest = mix(kMagic, sealed_.size());
+  for (const Entry& entry : sealed_) {
+    digest = mix(mix(digest, entry.ticket.sequence), entry.ticket.digest);
+    digest = mix(digest, std::uint64_t{entry.step} << 32 | entry.count);
+  }
+  for (const Round& round : rounds_) {
+    digest = mix(mix(digest, digest_of(round.what)), round.only.words.size());
+    for (const std::uint64_t word : round.only.words) digest = mix(digest, word);
+  }
+  return digest;
+}
+
+// Sets are copied: a codec may write over what it named once it has the answer.
+void Fusion::prepare_answers() {
+  parts_.clear();
+  words_.clear();
+  words_.reserve(rounds_.size() * everyone_.size());
+  for (const Round& round : rounds_) {
+    Workers from{everyone_};
+    if (!round.only.unrestricted()) {
+      words_.insert(words_.end(), round.only.words.begin(), round.only.words.end());
+      from = {std::span<const std::uint64_t>(words_).last(everyone_.size())};
+    }
+    parts_.push_back({0, round.what.count, from});
+  }
+  filled_.assign(rounds_.size(), 0);
+  answers_.clear();
+}
+
+void Fusion::measure() {
+  receives_vary_ = false;
+  answers_vary_ = false;
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    std::uint64_t send = kHeader;
+    std::uint64_t receive = kHeader;
+    std::uint64_t answer = 0;
+    for (const Segment& segment : shards_.of(rank)) {
+      const bool list = is_list(segment.what.op);
+      const bool fixed = is_down_size_fixed(segment.what);
+      send += list ? kSize + rounds_[segment.round].up.size() : segment.up_size;
+      receive += (list ? kSize : 0) + segment.up_size;
+      answer += (fixed ? 0 : kSize) + segment.down_size;
+      receives_vary_ = receives_vary_ || list;
+      answers_vary_ = answers_vary_ || !fixed;
+      if (rank == rank_) grow(scratch_, scratch_size(segment.what));
+    }
+    send_sizes_[rank] = send;
+    answer_sizes_[rank] = answer;
+    if (rank == rank_) std::fill(receive_sizes_.begin(), receive_sizes_.end(), receive);
+  }
+  grow(answer_, answer_sizes_[rank_]);
+  answer_size_ = 0;
+  native_ = whole_ ? Native::none : choose_native();
+}
+
+// --- all-to-all, combine, all-gather ---
+
+std::span<const std::uint64_t> Fusion::send_sizes() const { return send_sizes_; }
+std::span<const std::uint64_t> Fusion::receive_sizes() const { return receive_sizes_; }
+bool Fusion::receives_vary() const { return receives_vary_; }
+std::span<const std::uint64_t> Fusion::answer_sizes() const { return answer_sizes_; }
+bool Fusion::answers_vary() const { return answers_vary_; }
+
+void Fusion::pack(std::span<std::byte> send) const {
+  SLUICE_ASSERT(phase_ == Phase::sealed);
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    SLUICE_ASSERT(send.size() >= send_sizes_[rank]);
+    store_le(send, 0, claim_.digest);
+    store_le(send, 8, claim_.sequence);
+    store_le(send, 16, rank_);
+    store_le(send, 20, kMagic);
+    send = send.subspan(kHeader);
+    for (const Segment& segment : shards_.of(rank)) {
+      const auto up = rounds_[segment.round].up;
+      if (is_list(segment.what.op)) {
+        append_size(up.size(), send);
+        append(up, send);
+      } else {
+        append(up.subspan(segment.up_first, segment.up_size), send);
+      }
+    }
+  }
+}
+
+Status Fusion::combine(std::span<const std::byte> received, std::span<const std::uint64_t> sizes) {
+  SLUICE_TRY(expect(Phase::sealed));
+  if (sizes.size() != workers_) return fail(invalid("fusion: a size per rank expected"));
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    if (sizes[rank] > received.size()) return fail(malformed(rank, "fusion: a message is cut off"));
+    rests_[rank] = received.first(sizes[rank]);
+    received = received.subspan(sizes[rank]);
+  }
+  return combine(rests_);
+}
+
+Status Fusion::combine(std::span<const std::span<const std::byte>> received) {
+  SLUICE_TRY(expect(Phase::sealed));
+  if (received.size() != workers_) return fail(invalid("fusion: a message per rank expected"));
+  if (const Status agreed = agree(received); !agreed) return fail(agreed.error());
+  const FloatEnvironment environment;
+  if (const Status combined = combine_shard(); !combined) return fail(combined.error());
+  phase_ = Phase::combined;
+  return ok();
+}
+
+// Reads all headers, so that everybody who disagrees can be named.
+Status Fusion::agree(std::span<const std::span<const std::byte>> received) {
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    SLUICE_TRY(read_header(rank, received[rank]));
+  }
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    if (claims_[rank].digest == claim_.digest) continue;
+    return Error{Code::mismatch, static_cast<std::int32_t>(rank),
+                 "workers disagree on what they reduce"};
+  }
+  return ok();
+}
+
+Status Fusion::read_header(std::uint32_t rank, std::span<const std::byte> message) {
+  if (message.size() < kHeader) return malformed(rank, "fusion: a message without header");
+  claims_[rank] = {load_le<std::uint64_t>(message), load_le<std::uint64_t>(message, 8)};
+  if (load_le<std::uint32_t>(message, 20) != kMagic) {
+    return malformed(rank, "fusion: a message of something else, or of another version");
+  }
+  if (load_le<std::uint32_t>(message, 16) != rank) {
+    return malformed(rank, "fusion: a message of another rank");
+  }
+  rests_[rank] = message.subspan(kHeader);
+  return ok();
+}
+
+Status Fusion::combine_shard() {
+  auto into = answer_.bytes();
+  for (const Segment& segment : shards_.of(rank_)) {
+    SLUICE_TRY(collect(segment));
+    const bool fixed = is_down_size_fixed(segment.what);
+    const auto down = into.subspan(fixed ? 0 : kSize);
+    const std::size_t used = sluice::combine(segment.what, workers_, 0, segment.what.count,
+                                             contributions_, scratch_.bytes(), down);
+    if (!fixed) append_size(used, into);
+    into = into.subspan(used);
+  }
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    if (!rests_[rank].empty()) return malformed(rank, "fusion: a message is too long");
+  }
+  answer_size_ = answer_.size() - into.size();
+  return ok();
+}
+
+// Everybody's bytes for one segment, of those who count, in ascending rank.
+Status Fusion::collect(const Segment& segment) {
+  const Workers counted = parts_[segment.round].from;
+  const bool list = is_list(segment.what.op);
+  contributions_.clear();
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    std::span<const std::byte> up;
+    if (!cut_off(segment.up_size, !list, rests_[rank], up)) {
+      return malformed(rank, "fusion: a message is too short");
+    }
+    if (list) {
+      const Status checked = check_up(segment.what, up);
+      if (!checked) return malformed(rank, checked.error().what);
+    }
+    if (counted.has(rank)) contributions_.push_back({rank, up});
+  }
+  return ok();
+}
+
+std::span<const std::byte> Fusion::answer() const { return answer_.bytes().first(answer_size_); }
+
+Status Fusion::spread(std::span<const std::byte> gathered, std::uint64_t stride,
+                      std::span<const std::uint64_t> sizes) {
+  SLUICE_TRY(expect(Phase::combined));
+  if (sizes.size() != workers_) return fail(invalid("fusion: a size per rank expected"));
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    if (sizes[rank] > stride || sizes[rank] > gathered.size()) {
+      return fail(malformed(rank, "fusion: an answer is cut off"));
+    }
+    rests_[rank] = gathered.first(sizes[rank]);
+    gathered = gathered.subspan(std::min<std::uint64_t>(stride, gathered.size()));
+  }
+  return spread(std::span<const std::span<const std::byte>>(rests_));
+}
+
+Status Fusion::spread(std::span<const std::span<const std::byte>> answers) {
+  SLUICE_TRY(expect(Phase::combined));
+  if (whole_) return fail(invalid("fusion: this step is not cut: spread_own"));
+  if (answers.size() != workers_) return fail(invalid("fusion: an answer per rank expected"));
+  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+    if (const Status read = spread_shard(rank, answers[rank]); !read) return fail(read.error());
+  }
+  finish_answers();
+  return ok();
+}
+
+Status Fusion::spread_own() {
+  SLUICE_TRY(expect(Phase::combined));
+  if (!whole_) return fail(invalid("fusion: this step is cut: spread"));
+  if (const Status read = spread_shard(rank_, answer()); !read) return fail(read.error());
+  finish_answers();
+  return ok();
+}
+
+// Segments of a round come in order of lanes, and together have room: no more than each one's most.
+Status Fusion::spread_shard(std::uint32_t rank, std::span<const std::byte> answer) {
+  for (const Segment& segment : shards_.of(rank)) {
+    std::span<const std::byte> bytes;
+    if (!cut_off(segment.down_size, is_down_size_fixed(segment.what), answer, bytes)) {
+      return malformed(rank, "fusion: an answer has a wrong size");
+    }
+    std::size_t& filled = filled_[segment.round];
+    auto into = rounds_[segment.round].down.subspan(filled);
+    filled += bytes.size();
+    append(bytes, into);
+  }
+  return answer.empty() ? ok() : Status(malformed(rank, "fusion: an answer is too long"));
+}
+
+void Fusion::finish_answers() {
+  for (std::size_t i = 0; i < rounds_.size(); ++i) {
+    answers_.push_back({rounds_[i].down.first(filled_[i]), std::span(parts_).subspan(i, 1)});
+  }
+  phase_ = Phase::answered;
+}
+
+}  // namespace sluice

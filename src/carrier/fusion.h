@@ -1,0 +1,181 @@
+// Fuses the rounds of many exchanges into few collectives, for carriers whose network offers
+// collectives and no aggregator: MPI and the process groups of frameworks.
+//
+// No I/O: whoever owns a Fusion moves the bytes. One step of all its exchanges goes like this, on
+// every rank alike:
+//
+//   post(…)…                  the exchanges lay down their rounds, in the same order on all ranks
+//   seal()                    cuts all lanes into a shard per rank, borders on grains
+//   native() == none:
+//     pack(send)              ── all-to-all of send_sizes() ──▶ received
+//     combine(received)       ── all-gather of answer() ──▶ gathered
+//     spread(gathered)        every round has its answer: take(…)…
+//   the same and whole():     pack, all-to-all, combine, spread_own()
+//   otherwise:
+//     pack_native(lanes)      ── all-reduce of int32 lanes, maximum or sum ──▶ lanes
+//     spread_native(lanes)
+//
+// All workers are counted in every round, except where a round names others in `only`. Each message
+// starts with a digest of what its sender believes the step to be; ranks that disagree are named.
+//
+// An exchange may post its next step as soon as it took its answers, while others still take
+// theirs: what is posted after a seal() belongs to the next one. An error of seal, combine or a
+// spread is also what take() says to every exchange of the step. Memory grows during the first
+// steps of a job and is then reused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "carrier/shards.h"
+#include "round/carrier.h"
+#include "round/combine.h"
+
+namespace sluice {
+
+class Fusion final : public Carrier {
+ public:
+  // What an all-reduce of int32 lanes can do instead of the two collectives.
+  enum class Native : std::uint8_t { none, max, sum };
+
+  // Steps of which a rank would send at most `whole_max` bytes to all others together are not cut:
+  // every rank gets and combines everything, which costs bytes and saves a trip.
+  Fusion(std::uint32_t rank, std::uint32_t workers, std::uint64_t whole_max = 0);
+
+  // Tickets may come in any order; the step is laid out in the order of their sequence.
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
+  // Answers are valid until the exchange's next post or the next seal().
+  Result<std::span<const Answer>> take(const Ticket& ticket) override;
+  // Always Code::unavailable: waiting is I/O.
+  Status wait(std::chrono::nanoseconds timeout) override;
+  void abandon() override;
+  std::string explain(const Ticket& ticket) override;
+
+  // Whether nothing has been posted since the last spread.
+  [[nodiscard]] bool empty() const;
+  // A step without rounds is a step too: its messages have headers only. Answers of the step before
+  // that nobody took are gone.
+  Status seal();
+
+  // --- all-to-all, combine, all-gather ---
+
+  // What goes to each rank, this one included; pack() lays it back to back.
+  [[nodiscard]] std::span<const std::uint64_t> send_sizes() const;
+  // What comes from each rank; where receives_vary(), at most: then ranks tell each other their
+  // send_sizes first (lists have no fixed size).
+  [[nodiscard]] std::span<const std::uint64_t> receive_sizes() const;
+  [[nodiscard]] bool receives_vary() const;
+  void pack(std::span<std::byte> send) const;
+
+  // Reduces this rank's shard of what came from each rank, back to back. Bytes from outside: bad
+  // ones are malformed, a rank that reduces something else is a mismatch; detail is the rank.
+  Status combine(std::span<const std::byte> received, std::span<const std::uint64_t> sizes);
+  // The same for messages that lie apart, by rank.
+  Status combine(std::span<const std::span<const std::byte>> received);
+  [[nodiscard]] std::span<const std::byte> answer() const;
+
+  // What each rank's answer() has; where answers_vary(), at most: then ranks tell each other its
+  // size.
+  [[nodiscard]] std::span<const std::uint64_t> answer_sizes() const;
+  [[nodiscard]] bool answers_vary() const;
+  // Rank r's answer is the first sizes[r] bytes at r·stride. Writes every round's down.
+  Status spread(std::span<const std::byte> gathered, std::uint64_t stride,
+                std::span<const std::uint64_t> sizes);
+  // Whether this step is not cut: spread_own() takes the place of the all-gather and spread().
+  [[nodiscard]] bool whole() const { return whole_; }
+  Status spread_own();
+  // The same for answers that lie apart, by rank.
+  Status spread(std::span<const std::span<const std::byte>> answers);
+
+  // --- all-reduce ---
+
+  [[nodiscard]] Native native() const;
+  [[nodiscard]] std::size_t native_count() const;
+  void pack_native(std::span<std::int32_t> lanes) const;
+  // What no worker could have sent is a mismatch; its detail is -1, since sums name nobody.
+  Status spread_native(std::span<const std::int32_t> lanes);
+
+ private:
+  enum class Phase : std::uint8_t {
+    idle,      // nothing sealed yet
+    sealed,    // cut, may be packed
+    combined,  // answer() is there
+    answered,  // all answers are there, or an error
+    dead,      // abandoned
+  };
+  // One exchange's place in a step.
+  struct Entry {
+    Ticket ticket;
+    std::uint32_t step = 0;  // of the exchange
+    std::size_t first = 0;   // of its rounds
+    std::size_t count = 0;
+    bool taken = false;
+  };
+  // What a message's header says of its sender's step.
+  struct Claim {
+    std::uint64_t digest = 0;
+    std::uint64_t sequence = 0;
+  };
+
+  static Entry* find(std::vector<Entry>& entries, std::uint64_t sequence);
+  Status fail(const Error& error);
+  Status expect(Phase phase) const;
+  void lay_out();
+  Status check_rounds() const;
+  [[nodiscard]] std::uint64_t digest_of_step() const;
+  void prepare_answers();
+  void cut();
+  void measure();
+  Status read_header(std::uint32_t rank, std::span<const std::byte> message);
+  Status agree(std::span<const std::span<const std::byte>> received);
+  Status combine_shard();
+  Status collect(const Segment& segment);
+  Status spread_shard(std::uint32_t rank, std::span<const std::byte> answer);
+  void finish_answers();
+  [[nodiscard]] Native choose_native() const;
+
+  std::uint32_t rank_;
+  std::uint32_t workers_;
+  std::uint64_t whole_max_;
+  Phase phase_ = Phase::idle;
+  Error error_;  // of an answered step
+
+  // The next step, by sequence; rounds in the order of posting.
+  std::vector<Entry> posted_;
+  std::vector<Round> posted_rounds_;
+
+  // The sealed step, both by sequence.
+  std::vector<Entry> sealed_;
+  std::vector<Round> rounds_;
+  Claim claim_;  // this rank's
+  Shards shards_;
+  Native native_ = Native::none;
+  bool whole_ = false;
+  bool receives_vary_ = false;
+  bool answers_vary_ = false;
+  std::vector<std::uint64_t> send_sizes_;
+  std::vector<std::uint64_t> receive_sizes_;
+  std::vector<std::uint64_t> answer_sizes_;
+
+  // Bytes on their way, by rank; what of each is not read yet.
+  std::vector<std::span<const std::byte>> rests_;
+  std::vector<Claim> claims_;
+  std::vector<Contribution> contributions_;
+  AlignedBuffer scratch_;
+  AlignedBuffer answer_;
+  std::size_t answer_size_ = 0;
+
+  // Of each round.
+  std::vector<std::size_t> filled_;  // bytes of Round::down
+  std::vector<Part> parts_;
+  std::vector<Answer> answers_;
+  std::vector<std::uint64_t> everyone_;  // the set of all workers
+  std::vector<std::uint64_t> words_;     // the sets that rounds named, end to end
+};
+
+}  // namespace sluice

@@ -1,0 +1,107 @@
+// The all-reduce way of a fused step: lanes unpacked to int32, and lanes that show disagreement.
+#include <algorithm>
+#include <array>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/random.h"
+#include "carrier/fusion.h"
+#include "kernels/lanes/lanes.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kCheckLanes = 4;
+constexpr std::uint32_t kSign = 0x80000000u;  // flipped, signed order is unsigned order
+
+// Of a maximum: parts of the digest and their complements, both largest where all are equal only.
+// Of a sum: four parts, each times the number of workers when all are equal.
+std::array<std::uint32_t, kCheckLanes> check_lanes(std::uint64_t digest, bool is_sum) {
+  const auto low = static_cast<std::uint32_t>(digest);
+  const auto high = static_cast<std::uint32_t>(digest >> 32);
+  if (!is_sum) return {low, high, ~low, ~high};
+  const std::uint64_t more = mix(digest, kCheckLanes);
+  return {low, high, static_cast<std::uint32_t>(more), static_cast<std::uint32_t>(more >> 32)};
+}
+
+// The same bits as unsigned; signed and unsigned of one width may alias.
+std::span<std::uint32_t> bits_of(std::span<std::int32_t> lanes) {
+  return {reinterpret_cast<std::uint32_t*>(lanes.data()), lanes.size()};
+}
+std::span<const std::uint32_t> bits_of(std::span<const std::int32_t> lanes) {
+  return {reinterpret_cast<const std::uint32_t*>(lanes.data()), lanes.size()};
+}
+
+}  // namespace
+
+Fusion::Native Fusion::choose_native() const {
+  const auto all_are = [&](auto is_one) {
+    return std::all_of(rounds_.begin(), rounds_.end(), [&](const Round& round) {
+      const bool everyone = round.only.unrestricted() || round.only == Workers{everyone_};
+      return everyone && is_one(round.what);
+    });
+  };
+  if (rounds_.empty()) return Native::none;
+  if (all_are([](const Reduction& what) { return what.op == Op::max; })) return Native::max;
+  if (all_are([](const Reduction& w) { return w.op == Op::wrap_sum && w.bits == 32; })) {
+    return Native::sum;
+  }
+  return Native::none;
+}
+
+Fusion::Native Fusion::native() const { return native_; }
+
+std::size_t Fusion::native_count() const {
+  std::size_t count = kCheckLanes;
+  for (const Round& round : rounds_) count += round.what.count;
+  return count;
+}
+
+void Fusion::pack_native(std::span<std::int32_t> lanes) const {
+  SLUICE_ASSERT(phase_ == Phase::sealed && native_ != Native::none);
+  SLUICE_ASSERT(lanes.size() >= native_count());
+  auto into = bits_of(lanes);
+  for (const Round& round : rounds_) {
+    const auto now = into.first(round.what.count);
+    lanes::unpack(round.up, round.what.bits, now);
+    if (native_ == Native::max && round.what.bits == 32) {
+      for (std::uint32_t& lane : now) lane ^= kSign;
+    }
+    into = into.subspan(now.size());
+  }
+  const auto checks = check_lanes(claim_.digest, native_ == Native::sum);
+  std::copy(checks.begin(), checks.end(), into.begin());
+}
+
+Status Fusion::spread_native(std::span<const std::int32_t> lanes) {
+  SLUICE_TRY(expect(Phase::sealed));
+  const std::size_t count = native_count();
+  if (native_ == Native::none || lanes.size() != count) {
+    return fail({Code::invalid_argument, 0, "fusion: native_count() lanes expected"});
+  }
+  auto from = bits_of(lanes);
+  const std::uint32_t times = native_ == Native::sum ? workers_ : 1;
+  const auto checks = check_lanes(claim_.digest, native_ == Native::sum);
+  for (std::size_t i = 0; i < kCheckLanes; ++i) {
+    if (from[count - kCheckLanes + i] == checks[i] * times) continue;
+    return fail({Code::mismatch, -1, "workers disagree on what they reduce"});
+  }
+  for (std::size_t i = 0; i < rounds_.size(); ++i) {
+    const Reduction& what = rounds_[i].what;
+    const auto now = from.first(what.count);
+    const auto down = rounds_[i].down.first(down_size_max(what, workers_));
+    if (native_ == Native::max && what.bits == 32) {
+      for (std::size_t lane = 0; lane < now.size(); ++lane) {
+        store_le(down, lane * sizeof(std::uint32_t), now[lane] ^ kSign);
+      }
+    } else {
+      lanes::pack(now, what.bits, down);
+    }
+    filled_[i] = down.size();
+    from = from.subspan(now.size());
+  }
+  finish_answers();
+  return ok();
+}
+
+}  // namespace sluice

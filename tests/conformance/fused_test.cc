@@ -1,0 +1,82 @@
+// Fused into collectives, alone or together, every codec gives the bits of `local`.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "carrier/local/local.h"
+#include "tests/support/checks.h"
+#include "tests/support/fused_world.h"
+#include "tests/support/pairwise.h"
+#include "tests/support/subject.h"
+
+namespace sluice::support {
+namespace {
+
+// Of each table the first value is the cheapest that still means something.
+constexpr std::array<std::uint32_t, 7> kCounts{257, 256, 7, 1, 0, 4099, 65537};
+constexpr std::array<std::uint32_t, 5> kWorkers{3, 2, 1, 8, 17};
+constexpr std::array<std::uint32_t, 3> kChunks{1u << 16, 512, 64};
+constexpr std::array kWorlds{&kFusedAlone, &kFusedTogether};
+
+enum Factor : std::size_t { count, workers, data, chunk, feedback, crew, in_place, world };
+
+bool nothing(std::size_t, std::size_t, std::size_t, std::size_t) { return false; }
+
+class Fused : public ConformanceTest {
+ protected:
+  void check(const Scenario& scenario, const Way& way, const CarrierInfo& fused) {
+    const Inputs inputs(scenario);
+    const Outcome reference = run_scenario(codec(), local::kInfo, inputs, Way{});
+    EXPECT_TRUE(agrees(reference, run_scenario(codec(), fused, inputs, way)))
+        << fused.name << ", " << describe(scenario) << "; " << describe(way);
+  }
+};
+
+TEST_P(Fused, GivesTheBytesOfLocal) {
+  const std::vector<std::size_t> counts{kCounts.size(),
+                                        kWorkers.size(),
+                                        kData.size(),
+                                        kChunks.size(),
+                                        takes_feedback() ? kFeedbacks.size() : 1,
+                                        2,
+                                        2,
+                                        kWorlds.size()};
+  for (const Row& row : covering_rows(counts, nothing)) {
+    const Scenario scenario{.count = kCounts[row[count]],
+                            .workers = kWorkers[row[workers]],
+                            .data = kData[row[data]].kind,
+                            .chunk_count = kChunks[row[chunk]],
+                            .feedback = kFeedbacks[row[feedback]].kind,
+                            .steps = row[feedback] == 0 ? 1u : 2u};
+    const Way way{.crew = row[crew] == 0 ? Crew::stepped : Crew::threads,
+                  .in_place = row[in_place] != 0};
+    check(scenario, way, *kWorlds[row[world]]);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Fused, GivesTheBytesOfLocalToMoreWorkersThanAWordHasBits) {
+  for (const CarrierInfo* fused : kWorlds) {
+    check({.count = 300, .workers = 65}, {}, *fused);
+    check({.count = 1031, .workers = 130, .chunk_count = 512}, {.level = Level::scalar}, *fused);
+  }
+}
+
+TEST_P(Fused, FinishesEveryExchangeAlike) {
+  for (const std::uint32_t size : {1u, 40u, 700u, 9001u}) {
+    const RigCase rig_case{.count = size, .workers = 5, .feedback = takes_feedback()};
+    EXPECT_TRUE(finished_alike(run_exchange(codec(), kFusedAlone, rig_case)));
+  }
+}
+
+// One subject per codec.
+std::vector<Subject> on_local() {
+  std::vector<Subject> subjects = catalogue_and_fake();
+  std::erase_if(subjects, [](const Subject& one) { return one.carrier->name != "local"; });
+  return subjects;
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, Fused, ::testing::ValuesIn(on_local()), name_of_param);
+
+}  // namespace
+}  // namespace sluice::support
