@@ -16,12 +16,13 @@ TEST(Carriers, EveryRowIsFoundByItsNameAndMakesAWorld) {
     EXPECT_EQ((*found)->name, info.name);
     EXPECT_FALSE((*found)->summary.empty());
     EXPECT_GE((*found)->workers_max, 1u);
+    names.insert(info.name);
+    if (info.launched != nullptr) continue;  // Its workers are other processes.
     WorldOptions options;
     options.workers = 2;
     const auto world = (*found)->make_world(options);
     ASSERT_TRUE(world.has_value()) << world.error().message;
     EXPECT_NE(&(*world)->port(0), &(*world)->port(1));
-    names.insert(info.name);
   }
   EXPECT_EQ(names.size(), kCarriers.size());
 }

@@ -1,0 +1,75 @@
+// Messages from every rank to every rank, without blocking. From point to point and not through
+// MPI's collectives, which cannot tell who is missing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "carrier/mpi/library.h"
+
+namespace sluice::mpi {
+
+// With room to spare: sizes follow the data and creep.
+void grow(AlignedBuffer& buffer, std::size_t size);
+
+// What MPI may still read or write stays until the very end of the process, after the destructors
+// of statics.
+template <class T>
+void keep(std::unique_ptr<T> thing) {
+  // Never read and never freed.
+  static std::vector<std::unique_ptr<T>>& kept =
+      *std::make_unique<std::vector<std::unique_ptr<T>>>().release();
+  kept.push_back(std::move(thing));
+}
+
+// The end of one rank. Errors of MPI are Code::io and have its code as detail.
+class Mailbox {
+ public:
+  Mailbox(const Library& library, Comm comm, std::uint32_t rank, std::uint32_t workers);
+
+  // From now on messages have this tag, and one of each rank is awaited. Nobody may send a second
+  // one under a tag before everybody has received the first.
+  void open(int tag);
+  // Each target once. The bytes stay where they are until sends_are_done().
+  Status send(std::uint32_t target, std::span<const std::byte> bytes);
+  // Receives what has come. `most`: sizes by rank to make room for beforehand, or nothing.
+  Status receive(std::span<const std::uint64_t> most = {});
+  // Of all tags so far.
+  Result<bool> sends_are_done();
+
+  [[nodiscard]] bool all_here() const { return here_count_ == workers_; }
+  // By rank; of ranks that are here.
+  [[nodiscard]] std::span<const std::span<const std::byte>> messages() const { return messages_; }
+  // Who has not sent; if all have, who has not received.
+  [[nodiscard]] std::string missing() const;
+
+ private:
+  // What a rank's message is up to.
+  enum class Arrival : std::uint8_t { missing, receiving, here };
+  struct Sending {
+    std::uint32_t target = 0;
+    Request request = nullptr;
+  };
+
+  Status accept(const Envelope& envelope, Message message, std::span<const std::uint64_t> most);
+
+  const Library& mpi_;
+  Comm comm_;
+  std::uint32_t rank_;
+  std::uint32_t workers_;
+  int tag_ = 0;
+  std::vector<Sending> sends_;
+  std::vector<Request> receives_;  // by rank
+  std::vector<Arrival> arrivals_;  // by rank
+  std::uint32_t here_count_ = 0;
+  std::vector<AlignedBuffer> buffers_;                // by rank
+  std::vector<std::span<const std::byte>> messages_;  // by rank
+};
+
+}  // namespace sluice::mpi

@@ -1,0 +1,24 @@
+// mpi: one worker per process, started by mpirun. Each exchange is fused by itself and sharded over
+// all ranks: a direct reduce-scatter and all-gather of compressed bytes.
+#pragma once
+
+#include "base/limits.h"
+#include "carrier/world.h"
+
+namespace sluice::mpi {
+
+// Starts MPI in this process; how many ranks there are.
+Checked<std::uint32_t> launched();
+
+// The worker of this process. All ranks make their worlds at the same time and alike.
+Checked<std::unique_ptr<World>> make_world(const WorldOptions& options);
+
+inline constexpr CarrierInfo kInfo{
+    .name = "mpi",
+    .summary = "a process per worker under mpirun (Open MPI), lanes sharded over all ranks",
+    .workers_max = kWorkersMax,
+    .launched = &launched,
+    .make_world = &make_world,
+};
+
+}  // namespace sluice::mpi
