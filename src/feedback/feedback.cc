@@ -24,10 +24,8 @@ Verdict check_feedback(FeedbackKind kind, const Traits& traits, std::string_view
                              codec)};
 }
 
-Feedback::Feedback(FeedbackKind kind, std::span<const Tensor> tensors) {
-  residuals_.resize(tensors.size());
-  if (kind == FeedbackKind::none) return;
-  for (std::size_t i = 0; i < tensors.size(); ++i) residuals_[i].resize(tensors[i].count());
+void Feedback::add(const Tensor& tensor) {
+  residuals_.emplace_back(kind_ == FeedbackKind::none ? 0 : tensor.count());
 }
 
 }  // namespace sluice

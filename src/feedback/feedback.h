@@ -35,7 +35,9 @@ Verdict check_feedback(FeedbackKind kind, const Traits& traits, std::string_view
 // The residuals of one worker, one per tensor.
 class Feedback {
  public:
-  Feedback(FeedbackKind kind, std::span<const Tensor> tensors);
+  explicit Feedback(FeedbackKind kind) : kind_(kind) {}
+  // The next tensor; its residual is zero.
+  void add(const Tensor& tensor);
   // Empty for a kind without memory.
   [[nodiscard]] std::span<float> residual(std::size_t tensor) { return residuals_[tensor]; }
   [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
@@ -43,6 +45,7 @@ class Feedback {
   }
 
  private:
+  FeedbackKind kind_;
   std::vector<AlignedVector<float>> residuals_;
 };
 

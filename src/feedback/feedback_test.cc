@@ -47,7 +47,8 @@ TEST(Feedback, ErrorFeedbackIsRefusedForCodecsThatAreNeverContractions) {
 
 TEST(Feedback, ResidualsHaveTheirTensorsSizeAndStartAtZero) {
   const std::vector<Tensor> tensors{{1, 3, 4}, {2, 0, 7}, {3, 1, 1}};
-  Feedback feedback(FeedbackKind::ef, tensors);
+  Feedback feedback(FeedbackKind::ef);
+  for (const Tensor& tensor : tensors) feedback.add(tensor);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     ASSERT_EQ(feedback.residual(i).size(), tensors[i].count());
     for (const float value : feedback.residual(i)) EXPECT_EQ(value, 0.0f);
@@ -60,7 +61,8 @@ TEST(Feedback, ResidualsHaveTheirTensorsSizeAndStartAtZero) {
 
 TEST(Feedback, AKindWithoutMemoryHasNone) {
   const std::vector<Tensor> tensors{{1, 3, 4}, {2, 5, 7}};
-  Feedback feedback(FeedbackKind::none, tensors);
+  Feedback feedback(FeedbackKind::none);
+  for (const Tensor& tensor : tensors) feedback.add(tensor);
   for (std::size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(feedback.residual(i).empty());
 }
 

@@ -1,9 +1,10 @@
 #include "group/crew.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <thread>
 
+#include "base/assert.h"
+#include "base/bytes.h"
 #include "base/limits.h"
 
 namespace sluice {
@@ -14,32 +15,36 @@ Problem problem_of(const Group& group, const Error& error) {
   return Problem{error.code, cause.empty() ? std::string(error.what) : cause};
 }
 
+using JobsOf = std::function<std::vector<Job>(std::uint32_t)>;
+
 Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_t step,
-                    const std::function<std::vector<Job>(std::uint32_t rank)>& jobs) {
+                    const JobsOf& jobs) {
   std::vector<Error> errors(groups.size());
+  const auto run = [&](std::size_t place) {
+    Group& group = *groups[place];
+    const std::vector<Job> mine = jobs(static_cast<std::uint32_t>(place));
+    const Status started = group.start(step, mine);
+    const Status finished = started ? group.finish() : started;
+    if (!finished) errors[place] = finished.error();
+  };
+  // The first worker is the caller's own: a carrier between processes has one worker here, and some
+  // of their libraries must not be called from other threads.
   std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      Group& group = *groups[rank];
-      const std::vector<Job> mine = jobs(static_cast<std::uint32_t>(rank));
-      const Status started = group.start(step, mine);
-      const Status finished = started ? group.finish() : started;
-      if (!finished) errors[rank] = finished.error();
-    });
-  }
+  for (std::size_t place = 1; place < groups.size(); ++place) threads.emplace_back(run, place);
+  if (!groups.empty()) run(0);
   for (std::thread& thread : threads) thread.join();
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    if (errors[rank].code != Code::ok) return problem_of(*groups[rank], errors[rank]);
+  for (std::size_t place = 0; place < groups.size(); ++place) {
+    if (errors[place].code != Code::ok) return problem_of(*groups[place], errors[place]);
   }
   return Nothing{};
 }
 
 Verdict run_stepped(std::span<const std::unique_ptr<Group>> groups, std::uint64_t step,
-                    const std::function<std::vector<Job>(std::uint32_t rank)>& jobs) {
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    const std::vector<Job> mine = jobs(static_cast<std::uint32_t>(rank));
-    if (const Status started = groups[rank]->start(step, mine); !started) {
-      return problem_of(*groups[rank], started.error());
+                    const JobsOf& jobs) {
+  for (std::size_t place = 0; place < groups.size(); ++place) {
+    const std::vector<Job> mine = jobs(static_cast<std::uint32_t>(place));
+    if (const Status started = groups[place]->start(step, mine); !started) {
+      return problem_of(*groups[place], started.error());
     }
   }
   // Nothing else can happen while this thread is the only one, so two idle rounds are a hang.
@@ -57,6 +62,21 @@ Verdict run_stepped(std::span<const std::unique_ptr<Group>> groups, std::uint64_
   return Problem{Code::timeout, "the workers wait for each other and none can go on"};
 }
 
+// A window beyond the chunks there are would only take memory. What world and group are about to
+// refuse is left as it is.
+std::uint32_t window_of(const GroupOptions& options, const Codec& codec,
+                        std::span<const Tensor> tensors) {
+  if (options.workers < 1 || options.workers > kWorkersMax) return options.window;
+  if (!codec.accepts(tensors, options.workers)) return options.window;
+  std::uint64_t chunks = 0;
+  for (const Tensor& tensor : tensors) {
+    const std::uint32_t chunk = fit_chunk(codec.plan(tensor, options.workers), options.chunk_count);
+    chunks += divide_up(tensor.count(), std::uint64_t{chunk});
+  }
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(options.window, std::max<std::uint64_t>(1, chunks)));
+}
+
 }  // namespace
 
 Crew crew_for(std::uint32_t workers) {
@@ -64,8 +84,40 @@ Crew crew_for(std::uint32_t workers) {
 }
 
 Verdict run_step(Crew crew, std::span<const std::unique_ptr<Group>> groups, std::uint64_t step,
-                 const std::function<std::vector<Job>(std::uint32_t rank)>& jobs) {
+                 const std::function<std::vector<Job>(std::uint32_t place)>& jobs) {
   return crew == Crew::threads ? run_threads(groups, step, jobs) : run_stepped(groups, step, jobs);
+}
+
+Checked<std::unique_ptr<Fleet>> Fleet::make(const FleetOptions& options, const NamedCodec& codec,
+                                            std::span<const Tensor> tensors) {
+  SLUICE_ASSERT(options.carrier != nullptr);
+  auto fleet = std::make_unique<Fleet>(Token{});
+  GroupOptions group = options.group;
+  group.window = window_of(group, *codec.codec, tensors);
+  WorldOptions world = options.world;
+  world.workers = group.workers;
+  world.window = group.window;
+  world.timeout = group.timeout;
+  SLUICE_TRY_ASSIGN(fleet->world_, options.carrier->make_world(world));
+  const auto here = fleet->here();
+  fleet->crew_ = options.crew.value_or(crew_for(static_cast<std::uint32_t>(here.size())));
+  if (fleet->crew_ == Crew::stepped) group.window = 1;
+  for (const std::uint32_t rank : here) {
+    group.rank = rank;
+    Carrier* port = &fleet->world_->port(rank);
+    if (options.wrap) {
+      fleet->wraps_.push_back(options.wrap(*port, rank));
+      port = fleet->wraps_.back().get();
+    }
+    SLUICE_TRY_ASSIGN(auto made, Group::make(group, codec.spec, *codec.codec, *port, tensors));
+    fleet->groups_.push_back(std::move(made));
+  }
+  return fleet;
+}
+
+Verdict Fleet::step(std::uint64_t step,
+                    const std::function<std::vector<Job>(std::uint32_t rank)>& jobs) {
+  return run_step(crew_, groups_, step, [&](std::uint32_t place) { return jobs(here()[place]); });
 }
 
 }  // namespace sluice

@@ -29,8 +29,13 @@ void FlightSize::cover(const Codec& codec, const Piece& piece) {
 
 Status Flight::begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
                      Stats& stats) {
-  SLUICE_ASSERT(!busy());
   Arena arena(host_.bytes(), place_.bytes());
+  return begin(codec, chunk, ticket, carrier, stats, arena);
+}
+
+Status Flight::begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
+                     Stats& stats, Arena& arena) {
+  SLUICE_ASSERT(!busy());
   exchange_ = codec.begin(chunk, arena);
   SLUICE_ASSERT(exchange_ != nullptr);
   ticket_ = ticket;

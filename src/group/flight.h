@@ -26,7 +26,13 @@ struct FlightSize {
 
 class Flight {
  public:
-  explicit Flight(const FlightSize& size) : host_(size.host), place_(size.place) {
+  // With memory of its own.
+  explicit Flight(const FlightSize& size) : Flight() {
+    host_ = AlignedBuffer(size.host);
+    place_ = AlignedBuffer(size.place);
+  }
+  // Without: every begin() brings an arena.
+  Flight() {
     posted_.reserve(kStepRoundsMax);
     answers_.reserve(kStepRoundsMax);
   }
@@ -37,6 +43,8 @@ class Flight {
   // Begins the exchange and posts its first step. The chunk's spans stay put until not busy().
   Status begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
                Stats& stats);
+  Status begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
+               Stats& stats, Arena& arena);
 
   // Goes as far as the carrier's answers allow, without blocking; true if anything moved. After an
   // error the exchange is over and nothing of the caller's has been written.

@@ -8,7 +8,6 @@
 // Every worker hands over the same tensors in the same order. A group belongs to one thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,22 +16,13 @@
 
 #include "base/result.h"
 #include "codec/codec.h"
-#include "feedback/feedback.h"
 #include "group/flight.h"
+#include "group/memory.h"
+#include "group/options.h"
 #include "group/stats.h"
 #include "round/carrier.h"
 
 namespace sluice {
-
-struct GroupOptions {
-  std::uint32_t rank = 0;
-  std::uint32_t workers = 1;
-  std::uint64_t seed = 0;
-  FeedbackKind feedback = FeedbackKind::none;
-  std::uint32_t chunk_count = 1u << 16;  // coordinates per chunk, fitted to the codec's plan
-  std::uint32_t window = 4;              // chunks in flight
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
-};
 
 // One tensor of a step. The mean may be the gradient's own memory.
 struct Job {
@@ -45,8 +35,7 @@ class Group {
   struct Token {};  // lets make() alone call the constructor
 
  public:
-  Group(Token, const GroupOptions& options, std::string_view spec, const Codec& codec,
-        Carrier& carrier, std::span<const Tensor> tensors);
+  Group(Token, std::unique_ptr<Memory> memory, Carrier& carrier);
   ~Group();  // Abandons what is in flight.
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -69,32 +58,26 @@ class Group {
   [[nodiscard]] std::string explain() const { return explanation_; }
   [[nodiscard]] const Stats& stats() const { return stats_; }
   [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
-    return feedback_.residual(tensor);
+    return std::as_const(*memory_).residual(tensor);
   }
 
-  // Codec state, model state and residuals, between steps. load() refuses what another codec,
-  // rank, number of workers or list of tensors saved, and bytes that are damaged; on refusal
-  // nothing has changed.
+  // Between steps: Memory::save and load.
   [[nodiscard]] std::vector<std::byte> save() const;
   Verdict load(std::span<const std::byte> saved);
 
  private:
-  [[nodiscard]] std::uint32_t chunk_count(const Tensor& tensor) const;
   void reserve_flights();
   Result<bool> admit();
   Result<Nothing> launch(Flight& flight);
   Error fail(const Error& error, const Ticket& ticket);
   void end_step();
-  std::uint64_t identity() const;
+  [[nodiscard]] const GroupOptions& options() const { return memory_->options(); }
+  [[nodiscard]] const Tensor& tensor_of(const Job& job) const {
+    return memory_->tensors()[job.tensor];
+  }
 
-  GroupOptions options_;
-  std::string spec_;
-  const Codec& codec_;
+  std::unique_ptr<Memory> memory_;
   Carrier& carrier_;
-  std::vector<Tensor> tensors_;
-  Feedback feedback_;
-  std::vector<std::vector<std::byte>> states_;
-  std::vector<std::byte> model_;
   std::vector<std::uint64_t> tally_;
   std::vector<std::unique_ptr<Flight>> flights_;
   Stats stats_;

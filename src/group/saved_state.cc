@@ -1,4 +1,4 @@
-// Saving and loading a group's memory: codec state, model state, residuals.
+// Saving and loading a worker's memory: codec state, model state, residuals.
 //
 //   magic "SLUICEGS"  version u32  rank u32  workers u32  feedback u32
 //   spec: size u32, bytes          model: size u64, bytes          tensors: count u64
@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "group/group.h"
+#include "group/memory.h"
 
 namespace sluice {
 namespace {
@@ -180,8 +180,7 @@ Checked<Saved> parse(std::span<const std::byte> bytes, const Expected& expected)
 
 }  // namespace
 
-std::vector<std::byte> Group::save() const {
-  SLUICE_ASSERT(!running_);
+std::vector<std::byte> Memory::save() const {
   Writer out;
   out.bytes(std::as_bytes(std::span(kMagic)));
   out.value(kVersion);
@@ -207,8 +206,7 @@ std::vector<std::byte> Group::save() const {
   return std::move(out.out);
 }
 
-Verdict Group::load(std::span<const std::byte> saved) {
-  SLUICE_ASSERT(!running_);
+Verdict Memory::load(std::span<const std::byte> saved) {
   const Expected expected{
       options_.rank, options_.workers, static_cast<std::uint32_t>(options_.feedback),
       spec_,         model_.size(),    tensors_,

@@ -1,0 +1,26 @@
+// What a worker of a job is told once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "base/result.h"
+#include "feedback/feedback.h"
+
+namespace sluice {
+
+struct GroupOptions {
+  std::uint32_t rank = 0;
+  std::uint32_t workers = 1;
+  std::uint64_t seed = 0;
+  FeedbackKind feedback = FeedbackKind::none;
+  std::uint32_t chunk_count = 1u << 16;  // coordinates per chunk, fitted to the codec's plan
+  std::uint32_t window = 4;              // chunks in flight
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  // Residuals can be taken back to what they were before a step, at the price of a copy of them.
+  bool keep_before = false;
+};
+
+Verdict check(const GroupOptions& options);
+
+}  // namespace sluice

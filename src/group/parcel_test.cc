@@ -1,0 +1,342 @@
+// Parcels of several workers in one process; the test moves the bytes.
+#include "group/parcel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "base/random.h"
+#include "carrier/local/local.h"
+#include "catalog/codecs.h"
+#include "group/crew.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint64_t kStep = 7;
+
+std::vector<float> values(std::uint32_t rank, std::uint64_t tensor, std::size_t count) {
+  std::vector<float> made(count);
+  const RandomStream stream(mix(tensor, 99), Purpose::data, rank);
+  for (std::size_t i = 0; i < count; ++i) {
+    made[i] = static_cast<float>(static_cast<std::int32_t>(stream.word(i))) * 0x1p-34f;
+  }
+  return made;
+}
+
+// All workers of a job, each with its memory.
+struct Workers4 {
+  explicit Workers4(std::string_view spec, std::vector<Tensor> shapes, GroupOptions options = {},
+                    std::uint32_t workers = 4)
+      : codec(std::move(*make_codec(spec))),
+        exact(std::move(*make_codec("f32"))),
+        tensors(std::move(shapes)) {
+    options.workers = workers;
+    options.chunk_count = 4096;
+    for (options.rank = 0; options.rank < workers; ++options.rank) {
+      memories.push_back(
+          std::move(*Memory::make(options, codec.spec, *codec.codec, tensors)));
+      gradients.emplace_back();
+      for (const Tensor& tensor : tensors) {
+        gradients.back().push_back(values(options.rank, tensor.id, tensor.count()));
+      }
+      loose.push_back(values(options.rank, 1000, 777));
+    }
+    means = gradients;
+    loose_means = loose;
+  }
+
+  [[nodiscard]] std::vector<Job> jobs(std::size_t rank) {
+    std::vector<Job> made;
+    for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+      made.push_back({i, gradients[rank][i], means[rank][i]});
+    }
+    made.push_back({kExactTensor, loose[rank], loose_means[rank]});
+    return made;
+  }
+
+  NamedCodec codec;
+  NamedCodec exact;
+  std::vector<Tensor> tensors;
+  std::vector<std::unique_ptr<Memory>> memories;
+  std::vector<std::vector<std::vector<float>>> gradients;  // by rank, by tensor
+  std::vector<std::vector<std::vector<float>>> means;
+  std::vector<std::vector<float>> loose;  // exact ones
+  std::vector<std::vector<float>> loose_means;
+};
+
+using Parcels = std::vector<std::unique_ptr<Parcel>>;
+
+Status all_reduce(const Parcels& parcels) {
+  const bool sums = parcels[0]->fusion().native() == Fusion::Native::sum;
+  std::vector<std::int32_t> total(parcels[0]->fusion().native_count(),
+                                  sums ? 0 : std::numeric_limits<std::int32_t>::min());
+  std::vector<std::int32_t> lanes(total.size());
+  for (const auto& parcel : parcels) {
+    parcel->fusion().pack_native(lanes);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      const auto sum = static_cast<std::uint32_t>(total[i]) + static_cast<std::uint32_t>(lanes[i]);
+      total[i] = sums ? static_cast<std::int32_t>(sum) : std::max(total[i], lanes[i]);
+    }
+  }
+  for (const auto& parcel : parcels) SLUICE_TRY(parcel->fusion().spread_native(total));
+  return ok();
+}
+
+// One step's collectives between the fusions of all workers.
+Status exchange(const Parcels& parcels, bool tamper = false) {
+  const std::size_t n = parcels.size();
+  std::vector<std::vector<std::byte>> sent(n);
+  for (std::size_t r = 0; r < n; ++r) {
+    Fusion& fusion = parcels[r]->fusion();
+    SLUICE_TRY(fusion.seal());
+    const auto sizes = fusion.send_sizes();
+    sent[r].resize(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
+    if (fusion.native() == Fusion::Native::none) fusion.pack(sent[r]);
+  }
+  if (parcels[0]->fusion().native() != Fusion::Native::none) return all_reduce(parcels);
+  if (tamper) sent[0][0] ^= std::byte{1};
+  for (std::size_t r = 0; r < n; ++r) {
+    std::vector<std::byte> received;
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t s = 0; s < n; ++s) {
+      const auto of_sender = parcels[s]->fusion().send_sizes();
+      const auto at = std::accumulate(of_sender.begin(), of_sender.begin() + std::ptrdiff_t(r),
+                                      std::uint64_t{0});
+      const auto* from = sent[s].data() + at;
+      received.insert(received.end(), from, from + of_sender[r]);
+      sizes.push_back(of_sender[r]);
+    }
+    SLUICE_TRY(parcels[r]->fusion().combine(received, sizes));
+  }
+  if (parcels[0]->fusion().whole()) {
+    for (const auto& parcel : parcels) SLUICE_TRY(parcel->fusion().spread_own());
+    return ok();
+  }
+  std::vector<std::uint64_t> sizes;
+  for (const auto& parcel : parcels) sizes.push_back(parcel->fusion().answer().size());
+  const std::uint64_t stride = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::byte> gathered(stride * n);
+  for (std::size_t r = 0; r < n; ++r) {
+    const auto answer = parcels[r]->fusion().answer();
+    std::copy(answer.begin(), answer.end(), gathered.begin() + std::ptrdiff_t(r * stride));
+  }
+  for (const auto& parcel : parcels) SLUICE_TRY(parcel->fusion().spread(gathered, stride, sizes));
+  return ok();
+}
+
+Parcels make_parcels(Workers4& job) {
+  Parcels parcels;
+  for (const auto& memory : job.memories) {
+    parcels.push_back(std::make_unique<Parcel>(*memory, *job.exact.codec));
+  }
+  return parcels;
+}
+
+void run(Workers4& job, const Parcels& parcels, const ParcelOrder& order) {
+  for (std::size_t r = 0; r < parcels.size(); ++r) {
+    const Verdict begun = parcels[r]->begin(order, job.jobs(r));
+    ASSERT_TRUE(begun) << begun.error().message;
+  }
+  while (!parcels[0]->finished()) {
+    ASSERT_TRUE(exchange(parcels));
+    for (const auto& parcel : parcels) ASSERT_TRUE(parcel->advance());
+  }
+  for (const auto& parcel : parcels) ASSERT_TRUE(parcel->finished());
+}
+
+// What groups on the local carrier make of the same gradients.
+std::vector<std::vector<float>> local_means(Workers4& job, std::uint32_t steps = 1) {
+  WorldOptions world_options;
+  world_options.workers = static_cast<std::uint32_t>(job.memories.size());
+  const auto world = std::move(*local::make_world(world_options));
+  std::vector<std::unique_ptr<Group>> groups;
+  for (std::uint32_t r = 0; r < world_options.workers; ++r) {
+    groups.push_back(std::move(*Group::make(job.memories[r]->options(), job.codec.spec,
+                                            *job.codec.codec, world->port(r), job.tensors)));
+  }
+  std::vector<std::vector<std::vector<float>>> means = job.gradients;
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    const Verdict ran = run_step(Crew::threads, groups, kStep + step, [&](std::uint32_t rank) {
+      std::vector<Job> jobs;
+      for (std::uint32_t i = 0; i < job.tensors.size(); ++i) {
+        jobs.push_back({i, job.gradients[rank][i], means[rank][i]});
+      }
+      return jobs;
+    });
+    EXPECT_TRUE(ran);
+  }
+  return means[0];
+}
+
+const std::vector<Tensor> kShapes{{11, 30, 300}, {22, 1, 5}, {33, 100, 200}, {44, 1, 4096}};
+
+class ParcelOfCodec : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(ParcelOfCodec, GivesTheBitsOfTheLocalCarrierHoweverItIsCut) {
+  for (const std::uint32_t parts : {1u, 3u, 50u}) {
+    Workers4 job(GetParam(), kShapes);
+    const Parcels parcels = make_parcels(job);
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      run(job, parcels, {.step = kStep, .sequence = part, .part = part, .parts = parts});
+    }
+    const auto expected = local_means(job);
+    for (std::size_t r = 0; r < job.memories.size(); ++r) {
+      for (std::size_t i = 0; i < kShapes.size(); ++i) {
+        ASSERT_EQ(std::memcmp(job.means[r][i].data(), expected[i].data(),
+                              4 * expected[i].size()), 0)
+            << "rank " << r << " tensor " << i << " in " << parts;
+      }
+    }
+  }
+}
+
+TEST_P(ParcelOfCodec, KeepsResidualsAndModelStateAsAGroupDoes) {
+  GroupOptions options;
+  options.feedback = FeedbackKind::ef;
+  Workers4 job(GetParam(), kShapes, options);
+  const Parcels parcels = make_parcels(job);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    run(job, parcels, {.step = kStep + step, .sequence = step});
+    for (const auto& memory : job.memories) memory->end_step();
+  }
+  EXPECT_EQ(job.means[0], local_means(job, 3));
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, ParcelOfCodec,
+                         ::testing::Values("f32", "bf16", "fixed", "thc", "tide",
+                                           "tide:scales=previous", "tide:down=narrow"),
+                         [](const auto& row) {
+                           std::string name(row.param);
+                           std::replace_if(name.begin(), name.end(),
+                                           [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+TEST(Parcel, ExactJobsAreTheRankOrderedFloatMean) {
+  Workers4 job("tide", {{1, 10, 100}});
+  run(job, make_parcels(job), {.step = kStep});
+  for (std::size_t i = 0; i < job.loose[0].size(); ++i) {
+    float sum = job.loose[0][i];
+    for (std::size_t r = 1; r < 4; ++r) sum += job.loose[r][i];
+    ASSERT_EQ(job.loose_means[2][i], sum / 4.0f) << i;
+  }
+}
+
+TEST(Parcel, PartsOnSeveralThreadsGiveTheSameBits) {
+  const std::uint32_t parts = 4;
+  Workers4 job("tide:scales=previous", kShapes);
+  std::vector<std::thread> threads;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    threads.emplace_back([&job, part] {
+      const Parcels parcels = make_parcels(job);
+      run(job, parcels, {.step = kStep, .sequence = part, .part = part, .parts = parts});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(job.means[3], local_means(job));
+}
+
+TEST(Parcel, DigestsAddUpOverPartsAndSeeOneBit) {
+  const auto digest = [](std::uint32_t parts, bool change) {
+    Workers4 job("f32", kShapes);
+    if (change) job.gradients[0][2][5] += 1.0f;
+    const Parcels parcels = make_parcels(job);
+    std::uint64_t sum = 0;
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      run(job, parcels, {.step = 1, .part = part, .parts = parts, .digest = true});
+      EXPECT_EQ(parcels[0]->report().digest, parcels[3]->report().digest);
+      sum += parcels[0]->report().digest;
+    }
+    return sum;
+  };
+  EXPECT_EQ(digest(1, false), digest(3, false));
+  EXPECT_NE(digest(1, false), digest(1, true));
+}
+
+TEST(Parcel, TheProbeMeasuresTheErrorOfOneChunk) {
+  Workers4 job("tide:bits=4", {{5, 64, 64}});  // one chunk
+  const Parcels parcels = make_parcels(job);
+  run(job, parcels, {.step = 1, .probe = true});
+  double error = 0;
+  double energy = 0;
+  for (std::size_t i = 0; i < job.means[0][0].size(); ++i) {
+    float sum = job.gradients[0][0][i];
+    for (std::size_t r = 1; r < 4; ++r) sum += job.gradients[r][0][i];
+    const double exact = sum / 4.0f;
+    error += (job.means[0][0][i] - exact) * (job.means[0][0][i] - exact);
+    energy += exact * exact;
+  }
+  EXPECT_DOUBLE_EQ(parcels[0]->report().error_energy, error);
+  EXPECT_DOUBLE_EQ(parcels[0]->report().exact_energy, energy);
+  EXPECT_GT(error, 0);
+}
+
+TEST(Parcel, CountsWhatIsNotFinite) {
+  Workers4 job("tide", {{5, 64, 64}});
+  job.gradients[2][0][17] = std::numeric_limits<float>::infinity();
+  job.loose[1][3] = std::numeric_limits<float>::quiet_NaN();
+  const Parcels parcels = make_parcels(job);
+  run(job, parcels, {.step = 1});
+  EXPECT_EQ(parcels[0]->report().infinite, 2u);
+}
+
+TEST(Parcel, UndoneStepGivesResidualsBack) {
+  GroupOptions options;
+  options.feedback = FeedbackKind::ef;
+  options.keep_before = true;
+  Workers4 job("tide:bits=2", kShapes, options);
+  const Parcels parcels = make_parcels(job);
+  run(job, parcels, {.step = 1});
+  for (const auto& memory : job.memories) memory->end_step();
+  const auto span = job.memories[1]->residual(2);
+  const std::vector<float> before(span.begin(), span.end());
+  run(job, parcels, {.step = 2});
+  EXPECT_FALSE(std::equal(before.begin(), before.end(), span.begin()));
+  job.memories[1]->undo_step();
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), span.begin()));
+  job.memories[1]->undo_step();  // Nothing is in this step: nothing changes.
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), span.begin()));
+}
+
+TEST(Parcel, TensorsCanBeAddedBetweenSteps) {
+  Workers4 job("tide", {{5, 64, 64}});
+  for (const auto& memory : job.memories) ASSERT_TRUE(memory->add(std::vector<Tensor>{{6, 8, 8}}));
+  EXPECT_EQ(job.memories[0]->tensors().size(), 2u);
+  run(job, make_parcels(job), {.step = 1});
+}
+
+TEST(Parcel, BadJobsAndOrdersAreNamed) {
+  Workers4 job("f32", {{5, 64, 64}});
+  Parcel parcel(*job.memories[0], *job.exact.codec);
+  std::vector<Job> jobs = job.jobs(0);
+  const auto says = [&](const ParcelOrder& order, std::span<const Job> what) {
+    const Verdict begun = parcel.begin(order, what);
+    return begun ? std::string("accepted") : begun.error().message;
+  };
+  EXPECT_NE(says({.part = 3, .parts = 3}, jobs).find("part 3 of 3"), std::string::npos);
+  jobs[0].tensor = 9;
+  EXPECT_NE(says({}, jobs).find("tensor 9"), std::string::npos);
+  jobs[0] = {0, std::span(job.gradients[0][0]).first(5), std::span(job.means[0][0]).first(5)};
+  EXPECT_NE(says({}, jobs).find("5 coordinates"), std::string::npos);
+}
+
+TEST(Parcel, ADisagreeingRankIsNamedAndNothingIsWritten) {
+  Workers4 job("f32", {{5, 64, 64}});
+  const auto untouched = job.means[1];
+  const Parcels parcels = make_parcels(job);
+  for (std::size_t r = 0; r < 4; ++r) ASSERT_TRUE(parcels[r]->begin({.step = 1}, job.jobs(r)));
+  const Status moved = exchange(parcels, true);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().code, Code::mismatch);
+  EXPECT_EQ(moved.error().detail, 0);  // The rank.
+  for (const auto& parcel : parcels) parcel->abandon();
+  EXPECT_EQ(job.means[1], untouched);
+}
+
+}  // namespace
+}  // namespace sluice
