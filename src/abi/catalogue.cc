@@ -1,0 +1,98 @@
+// The C functions about the library itself, its catalogue and codecs.
+#include <array>
+#include <string>
+
+#include "abi/edge.h"
+#include "base/limits.h"
+#include "catalog/carriers.h"
+#include "kernels/floats/floats.h"
+#include "kernels/level.h"
+
+namespace {
+
+using namespace sluice;  // NOLINT(google-build-using-namespace): the file is the C edge of it
+
+// Null-terminated copies of a catalogue's names, made once.
+template <class Rows>
+const std::vector<std::string>& names_of(const Rows& rows) {
+  static const std::vector<std::string> names = [&] {
+    std::vector<std::string> made;
+    for (const auto& row : rows) made.emplace_back(row.name);
+    return made;
+  }();
+  return names;
+}
+
+const char* name_at(const std::vector<std::string>& names, std::size_t index) {
+  return index < names.size() ? names[index].c_str() : nullptr;
+}
+
+Checked<floats::Format> format_of(const char* name) {
+  const std::string_view text = name == nullptr ? "NULL" : name;
+  if (text == "bf16") return floats::Format::bf16;
+  if (text == "fp16") return floats::Format::f16;
+  return abi::invalid("format '" + std::string(text) + "'; accepted: bf16, fp16");
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* sluice_version(void) { return SLUICE_VERSION; }
+
+uint32_t sluice_abi_version(void) { return SLUICE_ABI_VERSION; }
+
+sluice_code sluice_check_environment(void) { return abi::report(check_forced_level()); }
+
+const char* sluice_kernel_level(void) { return name_of(kernel_level()).data(); }
+
+size_t sluice_codec_count(void) { return kCodecs.size(); }
+
+const char* sluice_codec_name(size_t index) { return name_at(names_of(kCodecs), index); }
+
+size_t sluice_carrier_count(void) { return kCarriers.size(); }
+
+const char* sluice_carrier_name(size_t index) { return name_at(names_of(kCarriers), index); }
+
+sluice_code sluice_codec_make(const char* spec, sluice_codec** codec) {
+  if (spec == nullptr) return abi::report(abi::null("codec", "a codec SPEC"));
+  if (codec == nullptr) return abi::report(abi::null("the output", "a pointer to fill"));
+  Checked<NamedCodec> named = make_codec(spec);
+  if (!named) return abi::report(named.error());
+  *codec = std::make_unique<sluice_codec>(sluice_codec{std::move(*named)}).release();
+  return abi::report(Nothing{});
+}
+
+void sluice_codec_free(sluice_codec* codec) { std::unique_ptr<sluice_codec>{codec}; }
+
+const char* sluice_codec_spec(const sluice_codec* codec) { return codec->named.spec.c_str(); }
+
+sluice_code sluice_codec_traits(const sluice_codec* codec, uint32_t workers,
+                                sluice_traits* traits) {
+  if (workers < 1 || workers > kWorkersMax) {
+    return abi::report(
+        abi::invalid("workers is " + std::to_string(workers) + "; accepted: 1 to 4096"));
+  }
+  const Traits from = codec->named.codec->traits(workers);
+  *traits = {from.homomorphic, from.lossless, from.unbiased, from.quorum,
+             from.contraction != Contraction::never};
+  return abi::report(Nothing{});
+}
+
+sluice_code sluice_widen(const char* format, const void* from, uint64_t count, float* to) {
+  const Checked<floats::Format> parsed = format_of(format);
+  if (!parsed) return abi::report(parsed.error());
+  const auto size = static_cast<std::size_t>(count);
+  floats::decode(*parsed, {static_cast<const std::byte*>(from), 2 * size}, {to, size});
+  return abi::report(Nothing{});
+}
+
+sluice_code sluice_shorten(const char* format, const float* from, uint64_t count, void* to) {
+  const Checked<floats::Format> parsed = format_of(format);
+  if (!parsed) return abi::report(parsed.error());
+  const auto size = static_cast<std::size_t>(count);
+  floats::encode(*parsed, {from, size}, 1.0f, {static_cast<std::byte*>(to), 2 * size});
+  return abi::report(Nothing{});
+}
+
+}  // extern "C"

@@ -1,0 +1,93 @@
+#include "abi/edge.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+namespace sluice::abi {
+namespace {
+
+thread_local std::string t_last_error;
+
+sluice_code code_of(Code code) {
+  switch (code) {
+    case Code::ok: return SLUICE_OK;
+    case Code::invalid_argument: return SLUICE_INVALID_ARGUMENT;
+    case Code::malformed: return SLUICE_MALFORMED;
+    case Code::mismatch: return SLUICE_MISMATCH;
+    case Code::timeout: return SLUICE_TIMEOUT;
+    case Code::unavailable: return SLUICE_UNAVAILABLE;
+    case Code::pending:
+    case Code::lost:
+    case Code::exhausted:
+    case Code::io: break;
+  }
+  return SLUICE_FAILED;
+}
+
+}  // namespace
+
+sluice_code report(const Problem& problem) {
+  t_last_error = problem.message;
+  return code_of(problem.code);
+}
+
+sluice_code report(const Verdict& verdict) {
+  if (!verdict) return report(verdict.error());
+  t_last_error.clear();
+  return SLUICE_OK;
+}
+
+Problem null(const char* name, const char* accepted) {
+  return invalid(fmt::format("{} is NULL; accepted: {}", name, accepted));
+}
+
+Checked<GroupOptions> options_from(const sluice_options* options) {
+  if (options == nullptr) return null("options", "a sluice_options with its size");
+  if (options->size != sizeof(sluice_options)) {
+    return invalid(fmt::format("options.size is {}; accepted: {}", options->size,
+                               sizeof(sluice_options)));
+  }
+  GroupOptions made;
+  made.rank = options->rank;
+  made.workers = options->workers;
+  made.seed = options->seed;
+  if (options->chunk != 0) made.chunk_count = options->chunk;
+  if (options->window != 0) made.window = options->window;
+  made.keep_before = options->keep_before != 0;
+  if (options->feedback != nullptr) {
+    SLUICE_TRY_ASSIGN(made.feedback, parse_feedback(options->feedback));
+  }
+  if (!(options->timeout >= 0 && options->timeout <= 1e6)) {
+    return invalid(fmt::format("timeout of {} seconds; accepted: 0 to 1e6", options->timeout));
+  }
+  if (options->timeout > 0) {
+    made.timeout = std::chrono::nanoseconds(std::llround(options->timeout * 1e9));
+  }
+  return made;
+}
+
+sluice_stats stats_from(const Stats& stats) {
+  return {stats.rounds, stats.bytes_up,       stats.bytes_down,
+          stats.chunks, stats.encode_seconds, stats.decode_seconds};
+}
+
+Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count) {
+  if (jobs == nullptr && count != 0) return null("jobs", "an array of job_count jobs");
+  std::vector<Job> made;
+  for (std::size_t i = 0; i < count; ++i) {
+    const sluice_job& job = jobs[i];
+    if (job.count != 0 && (job.gradient == nullptr || job.mean == nullptr)) {
+      return invalid(fmt::format("jobs[{}] has a NULL gradient or mean; accepted: {} floats each",
+                                 i, job.count));
+    }
+    const auto size = static_cast<std::size_t>(job.count);
+    made.push_back({job.tensor, {job.gradient, size}, {job.mean, size}});
+  }
+  return made;
+}
+
+}  // namespace sluice::abi
+
+extern "C" const char* sluice_last_error(void) { return sluice::abi::t_last_error.c_str(); }

@@ -1,0 +1,49 @@
+// The edge between C and the library: error codes and texts, and what the opaque types are.
+#pragma once
+
+#include <sluice/sluice.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "catalog/codecs.h"
+#include "group/group.h"
+#include "group/memory.h"
+#include "group/options.h"
+
+struct sluice_codec {
+  sluice::NamedCodec named;
+};
+
+struct sluice_memory {
+  std::unique_ptr<sluice::Memory> memory;
+};
+
+namespace sluice::abi {
+
+// Keeps the text for sluice_last_error() and gives the code; success clears the text.
+sluice_code report(const Verdict& verdict);
+sluice_code report(const Problem& problem);
+
+inline Problem invalid(std::string message) {
+  return Problem{Code::invalid_argument, std::move(message)};
+}
+// "NAME is NULL; accepted: WHAT".
+Problem null(const char* name, const char* accepted);
+
+Checked<GroupOptions> options_from(const sluice_options* options);
+sluice_stats stats_from(const Stats& stats);
+inline std::vector<Tensor> tensors_from(const sluice_tensor* tensors, std::size_t count) {
+  std::vector<Tensor> made;
+  for (std::size_t i = 0; i < count; ++i) {
+    made.push_back({tensors[i].id, tensors[i].rows, tensors[i].cols});
+  }
+  return made;
+}
+// Refuses null pointers of jobs that have coordinates.
+Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count);
+
+}  // namespace sluice::abi

@@ -1,0 +1,211 @@
+// The C functions over exchanges, rounds and the reference reductions.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "abi/edge.h"
+#include "base/aligned_buffer.h"
+#include "base/float_environment.h"
+#include "base/limits.h"
+#include "group/flight.h"
+#include "round/combine.h"
+
+using sluice::Answer;
+using sluice::Nothing;
+using sluice::Part;
+using sluice::Problem;
+using sluice::Reduction;
+using sluice::Round;
+using sluice::Verdict;
+using sluice::abi::invalid;
+using sluice::abi::report;
+
+struct sluice_exchange {
+  sluice_exchange(sluice::Memory& worker, const sluice::FlightSize& size)
+      : memory(worker),
+        host(size.host),
+        place(size.place),
+        tally(worker.tally_count()),
+        all(sluice::WorkerSet::all(worker.options().workers)) {}
+
+  sluice::Memory& memory;
+  sluice::AlignedBuffer host;
+  sluice::AlignedBuffer place;
+  std::vector<std::uint64_t> tally;
+  sluice::WorkerSet all;
+  sluice::Exchange* exchange = nullptr;
+  std::vector<Round> rounds;
+  std::vector<sluice_round> shown;
+};
+
+namespace {
+
+sluice_reduction shown_from(const Reduction& what) {
+  return {static_cast<std::uint32_t>(what.op),
+          what.bits,
+          static_cast<std::uint32_t>(what.down),
+          what.extra,
+          what.count,
+          what.grain,
+          what.table.empty() ? nullptr : what.table.data(),
+          what.table.size()};
+}
+
+sluice::Checked<Reduction> reduction_from(const sluice_reduction* shown, std::uint32_t workers) {
+  if (shown == nullptr) return sluice::abi::null("reduction", "a sluice_reduction");
+  if (shown->op > static_cast<std::uint32_t>(sluice::Op::f16_sum)) {
+    return invalid(fmt::format("op {}; accepted: 0 to 7", shown->op));
+  }
+  if (shown->down > 2 || shown->bits > 64 || shown->extra > 64 ||
+      shown->table_count > sluice::kTableEntriesMax) {
+    return invalid(fmt::format("a reduction of {} bits, down {}, extra {}, {} table entries; "
+                               "accepted: at most 64, 2, 64 and {}",
+                               shown->bits, shown->down, shown->extra, shown->table_count,
+                               sluice::kTableEntriesMax));
+  }
+  if (workers < 1 || workers > sluice::kWorkersMax) {
+    return invalid(fmt::format("{} workers; accepted: 1 to {}", workers, sluice::kWorkersMax));
+  }
+  Reduction what;
+  what.op = static_cast<sluice::Op>(shown->op);
+  what.bits = static_cast<std::uint8_t>(shown->bits);
+  what.down = static_cast<sluice::Down>(shown->down);
+  what.extra = static_cast<std::uint8_t>(shown->extra);
+  what.count = shown->count;
+  what.grain = shown->grain;
+  if (shown->table != nullptr) what.table = {shown->table, shown->table_count};
+  const sluice::Status possible = check(what, workers);
+  if (!possible) return Problem{sluice::Code::invalid_argument, possible.error().what};
+  return what;
+}
+
+Verdict check_chunk(const sluice::Memory& memory, const sluice_job& job, std::uint64_t offset) {
+  if (job.tensor >= memory.tensors().size()) {
+    return invalid(fmt::format("tensor {}; accepted: below {}", job.tensor,
+                               memory.tensors().size()));
+  }
+  const sluice::Tensor& tensor = memory.tensors()[job.tensor];
+  const std::uint64_t whole = memory.chunk_count(tensor);
+  if (offset % whole != 0 || offset >= tensor.count() ||
+      job.count != std::min(whole, tensor.count() - offset)) {
+    return invalid(fmt::format("{} coordinates at {} of a tensor of {}; accepted: chunks of {}, "
+                               "the last one shorter",
+                               job.count, offset, tensor.count(), whole));
+  }
+  if (job.gradient == nullptr || job.mean == nullptr) {
+    return sluice::abi::null("gradient or mean", "count floats each");
+  }
+  return Nothing{};
+}
+
+// What the caller filled in, as answers that count every worker.
+sluice::Checked<std::vector<Answer>> answers_of(const sluice_exchange& exchange,
+                                                std::vector<Part>& parts) {
+  std::vector<Answer> answers;
+  parts.reserve(exchange.rounds.size());
+  for (std::size_t i = 0; i < exchange.rounds.size(); ++i) {
+    const Round& round = exchange.rounds[i];
+    if (exchange.shown[i].down_size > round.down.size()) {
+      return invalid(fmt::format("rounds[{}].down_size is {}; accepted: at most {}", i,
+                                 exchange.shown[i].down_size, round.down.size()));
+    }
+    const bool only = !round.only.unrestricted();
+    parts.push_back({0, round.what.count, only ? round.only : exchange.all.view()});
+    answers.push_back({round.down.first(exchange.shown[i].down_size),
+                       round.what.count == 0 ? std::span<const Part>{}
+                                             : std::span<const Part>(&parts.back(), 1)});
+  }
+  return answers;
+}
+
+}  // namespace
+
+extern "C" {
+
+size_t sluice_answer_size_max(const sluice_reduction* what, uint32_t workers) {
+  const auto parsed = reduction_from(what, workers);
+  return parsed ? down_size_max(*parsed, workers) : 0;
+}
+
+sluice_code sluice_combine(const sluice_reduction* what, uint32_t workers, const void* const* ups,
+                           const size_t* up_sizes, void* down, size_t down_capacity,
+                           size_t* down_size) {
+  const auto parsed = reduction_from(what, workers);
+  if (!parsed) return report(parsed.error());
+  const std::size_t most = down_size_max(*parsed, workers);
+  if (down == nullptr || down_capacity < most) {
+    return report(invalid(fmt::format("down has {} bytes; accepted: at least {}", down_capacity,
+                                      most)));
+  }
+  std::vector<sluice::Contribution> contributions;
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    contributions.push_back({rank, {static_cast<const std::byte*>(ups[rank]), up_sizes[rank]}});
+    if (const sluice::Status fits = check_up(*parsed, contributions.back().up); !fits) {
+      return report(invalid(fmt::format("worker {} sent {} bytes: {}; accepted: {}", rank,
+                                        up_sizes[rank], fits.error().what, up_size(*parsed))));
+    }
+  }
+  const sluice::FloatEnvironment environment;
+  sluice::AlignedBuffer scratch(scratch_size(*parsed));
+  *down_size = combine(*parsed, workers, 0, parsed->count, contributions, scratch.bytes(),
+                       {static_cast<std::byte*>(down), down_capacity});
+  return report(Nothing{});
+}
+
+uint64_t sluice_memory_chunk(const sluice_memory* memory, uint32_t tensor) {
+  const auto tensors = memory->memory->tensors();
+  return tensor < tensors.size() ? memory->memory->chunk_count(tensors[tensor]) : 0;
+}
+
+sluice_code sluice_exchange_begin(sluice_memory* memory, uint64_t step, uint32_t tensor,
+                                  uint64_t offset, uint64_t count, const float* gradient,
+                                  float* mean, sluice_exchange** exchange) {
+  sluice::Memory& worker = *memory->memory;
+  const sluice_job job{tensor, count, gradient, mean};
+  if (const Verdict fits = check_chunk(worker, job, offset); !fits) return report(fits);
+  sluice::FlightSize size;
+  size.cover(worker.codec(),
+             {worker.tensors()[tensor], offset, static_cast<std::uint32_t>(count),
+              worker.options().rank, worker.options().workers});
+  auto made = std::make_unique<sluice_exchange>(worker, size);
+  const auto floats = static_cast<std::size_t>(count);
+  const sluice::Chunk chunk =
+      worker.chunk(step, tensor, offset, {gradient, floats}, {mean, floats}, made->tally);
+  sluice::Arena arena(made->host.bytes(), made->place.bytes());
+  made->exchange = worker.codec().begin(chunk, arena);
+  *exchange = made.release();
+  return report(Nothing{});
+}
+
+void sluice_exchange_free(sluice_exchange* exchange) { std::unique_ptr<sluice_exchange>{exchange}; }
+
+sluice_code sluice_exchange_next(sluice_exchange* exchange, sluice_round** rounds,
+                                 size_t* round_count) {
+  if (exchange->exchange == nullptr) {
+    return report(invalid("the exchange is over; accepted: one that is not done"));
+  }
+  std::vector<Part> parts;
+  auto answers = answers_of(*exchange, parts);
+  if (!answers) return report(answers.error());
+  const sluice::FloatEnvironment environment;
+  const auto step = exchange->exchange->next(*answers);
+  if (!step) {
+    exchange->exchange = nullptr;
+    return report(Problem{step.error().code, step.error().what});
+  }
+  if (step->kind == sluice::Step::Kind::done) {
+    exchange->memory.count(exchange->tally);
+    exchange->exchange = nullptr;
+  }
+  exchange->rounds.assign(step->rounds.begin(), step->rounds.end());
+  exchange->shown.clear();
+  for (const Round& round : exchange->rounds) {
+    exchange->shown.push_back({shown_from(round.what), round.up.data(), round.up.size(),
+                               round.down.data(), round.down.size(), 0});
+  }
+  *rounds = exchange->shown.data();
+  *round_count = exchange->shown.size();
+  return report(Nothing{});
+}
+
+}  // extern "C"

@@ -1,0 +1,214 @@
+// Memories, parcels, exchanges and conversions through the C functions: what is refused and why.
+// That they give the right bits is shown by tests/install/consumer/rounds.c.
+#include <gtest/gtest.h>
+#include <sluice/sluice.hpp>
+
+#include <cmath>
+#include <string>
+
+namespace {
+
+using sluice_api::Codec;
+
+// One worker alone: every collective is a copy.
+class OneWorker : public ::testing::Test {
+ protected:
+  void SetUp() override { make("tide:bits=2", "ef", 1); }
+  void TearDown() override {
+    sluice_parcel_free(parcel_);
+    sluice_memory_free(memory_);
+  }
+
+  void make(const char* spec, const char* feedback, std::uint32_t keep_before) {
+    sluice_parcel_free(parcel_);
+    sluice_memory_free(memory_);
+    codec_ = std::make_unique<Codec>(spec);
+    sluice_options options{};
+    options.size = sizeof options;
+    options.workers = 1;
+    options.feedback = feedback;
+    options.keep_before = keep_before;
+    const sluice_tensor tensor{1, 10, 100};
+    ASSERT_EQ(sluice_memory_make(codec_->get(), &options, &memory_), SLUICE_OK);
+    ASSERT_EQ(sluice_memory_add(memory_, &tensor, 1), SLUICE_OK);
+    ASSERT_EQ(sluice_parcel_make(memory_, &parcel_), SLUICE_OK);
+  }
+
+  void begin(std::uint64_t step) {
+    const sluice_order order{step, step, 0, 1, 1, 0};
+    const sluice_job job{0, 1000, gradient_.data(), mean_.data()};
+    ASSERT_EQ(sluice_parcel_begin(parcel_, &order, &job, 1), SLUICE_OK) << sluice_last_error();
+  }
+
+  void run(std::uint64_t step) {
+    begin(step);
+    sluice_step next{};
+    while (sluice_parcel_next(parcel_, &next) == SLUICE_OK && next.collective != SLUICE_DONE) {
+      ASSERT_EQ(next.collective, static_cast<std::uint32_t>(SLUICE_WHOLE));
+      std::vector<std::byte> bytes(next.send_sizes[0]);
+      const std::uint64_t size = bytes.size();
+      ASSERT_EQ(sluice_parcel_pack(parcel_, bytes.data(), size), SLUICE_OK);
+      const void* answer = bytes.data();
+      std::uint64_t answer_size = 1;
+      ASSERT_EQ(sluice_parcel_combine(parcel_, bytes.data(), &size, &answer, &answer_size),
+                SLUICE_OK);
+      EXPECT_EQ(answer, nullptr);
+      EXPECT_EQ(answer_size, 0u);
+    }
+  }
+
+  [[nodiscard]] std::vector<float> residual() const {
+    float* values = nullptr;
+    std::uint64_t count = 0;
+    EXPECT_EQ(sluice_memory_residual(memory_, 0, &values, &count), SLUICE_OK);
+    return {values, values + count};
+  }
+
+  static void refused(sluice_code code, const char* says) {
+    EXPECT_EQ(code, SLUICE_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(sluice_last_error()).find(says), std::string::npos)
+        << sluice_last_error();
+  }
+
+  std::unique_ptr<Codec> codec_;
+  sluice_memory* memory_ = nullptr;
+  sluice_parcel* parcel_ = nullptr;
+  std::vector<float> gradient_ = std::vector<float>(1000, 0.3f);
+  std::vector<float> mean_ = std::vector<float>(1000);
+};
+
+TEST_F(OneWorker, ReportsAndUndo) {
+  run(0);
+  sluice_memory_end_step(memory_);
+  const std::vector<float> before = residual();
+  run(1);
+  sluice_report report{};
+  sluice_parcel_report(parcel_, &report);
+  EXPECT_EQ(report.stats.chunks, 1u);
+  EXPECT_NE(report.digest, 0u);
+  EXPECT_EQ(report.infinite, 0u);
+  EXPECT_NE(residual(), before);
+  ASSERT_EQ(sluice_memory_undo_step(memory_), SLUICE_OK);
+  EXPECT_EQ(residual(), before);
+}
+
+TEST_F(OneWorker, WithoutFeedbackThereIsNoResidualAndNoUndo) {
+  make("tide:scales=previous", "none", 0);
+  EXPECT_TRUE(residual().empty());
+  refused(sluice_memory_undo_step(memory_), "keep_before");
+  void* state = nullptr;
+  std::size_t size = 0;
+  ASSERT_EQ(sluice_memory_state(memory_, 0, &state, &size), SLUICE_OK);
+  EXPECT_GT(size, 0u);
+  sluice_memory_model(memory_, &state, &size);
+  EXPECT_GT(size, 0u);
+  refused(sluice_memory_state(memory_, 7, &state, &size), "tensor 7");
+}
+
+TEST_F(OneWorker, CallsOutOfOrderAndWrongSizesAreRefused) {
+  sluice_step step{};
+  refused(sluice_parcel_next(parcel_, &step), "out of order");
+  std::byte bytes[8]{};
+  const std::uint64_t size = 8;
+  refused(sluice_parcel_spread(parcel_, bytes, size, &size), "out of order");
+  begin(0);
+  const sluice_order order{0, 0, 0, 1, 0, 0};
+  refused(sluice_parcel_begin(parcel_, &order, nullptr, 0), "out of order");
+  ASSERT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_OK);
+  ASSERT_EQ(step.collective, static_cast<std::uint32_t>(SLUICE_WHOLE));
+  refused(sluice_parcel_pack(parcel_, bytes, 1), "send size");
+  refused(sluice_parcel_spread(parcel_, bytes, size, &size), "out of order");
+  std::int32_t lane = 0;
+  refused(sluice_parcel_pack_lanes(parcel_, &lane, 1), "out of order");
+  refused(sluice_parcel_spread_lanes(parcel_, &lane, 1), "out of order");
+  sluice_parcel_abandon(parcel_);
+  EXPECT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_INVALID_ARGUMENT);
+}
+
+TEST_F(OneWorker, DamagedBytesAbandonTheParcelAndWriteNothing) {
+  make("f32", "none", 0);
+  begin(0);
+  sluice_step step{};
+  ASSERT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_OK);
+  ASSERT_EQ(step.collective, static_cast<std::uint32_t>(SLUICE_WHOLE));
+  std::vector<std::byte> bytes(step.send_sizes[0]);
+  std::uint64_t size = bytes.size();
+  refused(sluice_parcel_pack(parcel_, bytes.data(), size - 1), "send size");
+  ASSERT_EQ(sluice_parcel_pack(parcel_, bytes.data(), size), SLUICE_OK);
+  bytes[0] ^= std::byte{1};
+  const void* answer = nullptr;
+  std::uint64_t answer_size = 0;
+  EXPECT_EQ(sluice_parcel_combine(parcel_, bytes.data(), &size, &answer, &answer_size),
+            SLUICE_MISMATCH);
+  EXPECT_NE(std::string(sluice_last_error()).find("step 0"), std::string::npos);
+  EXPECT_EQ(mean_, std::vector<float>(1000));
+}
+
+TEST_F(OneWorker, ExchangesTakeOnlyWholeChunks) {
+  sluice_exchange* exchange = nullptr;
+  refused(sluice_exchange_begin(memory_, 0, 3, 0, 10, gradient_.data(), mean_.data(), &exchange),
+          "tensor 3");
+  refused(sluice_exchange_begin(memory_, 0, 0, 5, 10, gradient_.data(), mean_.data(), &exchange),
+          "chunks of");
+  refused(sluice_exchange_begin(memory_, 0, 0, 0, 1000, nullptr, mean_.data(), &exchange), "NULL");
+  EXPECT_EQ(sluice_memory_chunk(memory_, 3), 0u);
+  ASSERT_EQ(sluice_exchange_begin(memory_, 0, 0, 0, 1000, gradient_.data(), mean_.data(),
+                                  &exchange),
+            SLUICE_OK);
+  sluice_round* rounds = nullptr;
+  std::size_t count = 0;
+  ASSERT_EQ(sluice_exchange_next(exchange, &rounds, &count), SLUICE_OK);
+  ASSERT_GE(count, 1u);
+  rounds[0].down_size = rounds[0].down_capacity + 1;
+  refused(sluice_exchange_next(exchange, &rounds, &count), "down_size");
+  rounds[0].down_size = 0;  // An answer that cannot be.
+  EXPECT_EQ(sluice_exchange_next(exchange, &rounds, &count), SLUICE_MALFORMED);
+  refused(sluice_exchange_next(exchange, &rounds, &count), "over");
+  EXPECT_EQ(mean_, std::vector<float>(1000));
+  sluice_exchange_free(exchange);
+}
+
+TEST(Reductions, BadOnesAreRefused) {
+  sluice_reduction what{};
+  what.op = 1;
+  what.bits = 32;
+  what.count = 2;
+  const std::uint32_t a[] = {1, 0xffffffffu};
+  const std::uint32_t b[] = {2, 5};
+  const void* ups[] = {a, b};
+  std::size_t sizes[] = {8, 8};
+  std::uint32_t down[2];
+  std::size_t size = 0;
+  ASSERT_EQ(sluice_combine(&what, 2, ups, sizes, down, sizeof down, &size), SLUICE_OK);
+  EXPECT_EQ(size, 8u);
+  EXPECT_EQ(down[0], 3u);
+  EXPECT_EQ(down[1], 4u);
+  EXPECT_EQ(sluice_answer_size_max(&what, 2), 8u);
+  EXPECT_EQ(sluice_combine(&what, 2, ups, sizes, down, 7, &size), SLUICE_INVALID_ARGUMENT);
+  sizes[1] = 7;
+  EXPECT_EQ(sluice_combine(&what, 2, ups, sizes, down, 8, &size), SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_last_error()).find("worker 1 sent 7"), std::string::npos);
+  what.op = 99;
+  EXPECT_EQ(sluice_answer_size_max(&what, 2), 0u);
+  what.op = 0;
+  what.table_count = 100000;
+  EXPECT_EQ(sluice_answer_size_max(&what, 2), 0u);
+  EXPECT_EQ(sluice_answer_size_max(nullptr, 2), 0u);
+}
+
+TEST(Halves, GoThereAndBack) {
+  const std::vector<float> values{1.0f, -2.5f, 0.0f, 65504.0f, INFINITY};
+  for (const char* format : {"bf16", "fp16"}) {
+    std::vector<std::uint16_t> halves(values.size());
+    std::vector<float> back(values.size());
+    ASSERT_EQ(sluice_shorten(format, values.data(), values.size(), halves.data()), SLUICE_OK);
+    ASSERT_EQ(sluice_widen(format, halves.data(), halves.size(), back.data()), SLUICE_OK);
+    EXPECT_EQ(back[1], -2.5f);
+    EXPECT_EQ(back[4], INFINITY);
+  }
+  float value = 0;
+  EXPECT_EQ(sluice_widen("fp8", &value, 1, &value), SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_last_error()).find("fp8"), std::string::npos);
+}
+
+}  // namespace
