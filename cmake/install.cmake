@@ -1,16 +1,30 @@
-# cmake --install puts the library, its header and a package file where find_package(sluice) looks.
+# cmake --install puts the libraries, the headers and a package file where find_package(sluice)
+# looks. The component `python` is what goes into the wheel, and nothing else.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS sluice EXPORT sluice_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS sluice_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT sluice_targets NAMESPACE sluice:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+set(SLUICE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+install(TARGETS sluice EXPORT sluice_targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+if(SLUICE_SHARED)
+  install(TARGETS sluice_shared EXPORT sluice_targets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+          NAMELINK_COMPONENT development)
+  # A wheel holds no links, so the file has its short name there.
+  install(PROGRAMS $<TARGET_FILE:sluice_shared> DESTINATION sluice RENAME libsluice.so
+          COMPONENT python EXCLUDE_FROM_ALL)
+endif()
+if(SLUICE_APPS)
+  install(TARGETS sluice_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        COMPONENT development)
+install(EXPORT sluice_targets NAMESPACE sluice:: DESTINATION ${SLUICE_PACKAGE_DIR}
+        COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/sluice-config.cmake.in
-  ${PROJECT_BINARY_DIR}/sluice-config.cmake
-  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+  ${PROJECT_BINARY_DIR}/sluice-config.cmake INSTALL_DESTINATION ${SLUICE_PACKAGE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluice-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/sluice-config.cmake
               ${PROJECT_BINARY_DIR}/sluice-config-version.cmake
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+        DESTINATION ${SLUICE_PACKAGE_DIR} COMPONENT development)

@@ -16,7 +16,7 @@ function(sluice_test_binary name)
   add_executable(${name} ${ARGN})
   # Tests are compiled for quick builds; what they test keeps the flags of its library.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_link_libraries(${name} PRIVATE sluice_support PkgConfig::HWY GTest::gtest
+  target_link_libraries(${name} PRIVATE sluice_support GTest::gtest
                                         GTest::gtest_main)
   target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <fmt/format.h> <algorithm> <array>
                             <cmath> <cstring> <functional> <memory> <random> <string> <vector>)
@@ -35,7 +35,7 @@ set_target_properties(thread_tests PROPERTIES EXCLUDE_FROM_ALL ON)
 
 add_executable(kernel_bench ${SLUICE_BENCH_SOURCES})
 target_link_libraries(kernel_bench PRIVATE sluice sluice_flags benchmark::benchmark
-                                           benchmark::benchmark_main fmt::fmt PkgConfig::HWY)
+                                           benchmark::benchmark_main fmt::fmt)
 
 if(SLUICE_FUZZERS)
   file(GLOB SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_fuzz.cc
@@ -43,7 +43,7 @@ if(SLUICE_FUZZERS)
   foreach(source ${SLUICE_FUZZ_SOURCES} ${SLUICE_APP_FUZZ_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
-    target_link_libraries(${name} PRIVATE sluice_support PkgConfig::HWY)
+    target_link_libraries(${name} PRIVATE sluice_support)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
