@@ -1,21 +1,27 @@
 // `sluice bench`: the commands around the measurements.
-#include <memory>
+#include <fmt/format.h>
 
+#include <memory>
+#include <optional>
+
+#include "allreduce_table.h"
+#include "bench_allreduce.h"
 #include "bench_codec.h"
 #include "commands.h"
 #include "json_file.h"
+#include "process.h"
 #include "terminal.h"
 
 namespace sluice::cli {
 namespace {
 
-struct Request {
+struct CodecRequest {
   std::vector<std::string> specs;
   std::string json;
   BenchOptions options;
 };
 
-Verdict run(const Request& request) {
+Verdict run(const CodecRequest& request) {
   const std::vector<std::string> canonical{"all"};
   SLUICE_TRY_ASSIGN(const auto codecs,
                     make_codecs(request.specs.empty() ? canonical : request.specs));
@@ -27,14 +33,92 @@ Verdict run(const Request& request) {
   return write_json(request.json, as_rows(json));
 }
 
-}  // namespace
+struct AllreduceRequest {
+  std::vector<std::string> specs;
+  std::string json;
+  std::string carrier = "local";
+  std::string bytes_min = "32M";
+  std::string bytes_max;  // empty: as bytes_min
+  std::uint64_t check = 1;
+  std::string type = "float";
+  std::string redop = "avg";
+  std::optional<std::uint32_t> workers;
+  AllreduceOptions options;
+};
 
-void add_bench_command(CLI::App& app, Action& action) {
-  CLI::App* const bench = app.add_subcommand("bench", "Measure speed, always against memcpy");
-  bench->require_subcommand(1);
-  CLI::App* const command = bench->add_subcommand(
+Problem invalid(std::string message) { return Problem{Code::invalid_argument, std::move(message)}; }
+
+Checked<AllreduceOptions> options_of(const Process& process, const AllreduceRequest& request) {
+  AllreduceOptions options = request.options;
+  SLUICE_TRY_ASSIGN(options.bytes_min, parse_bytes("-b", request.bytes_min));
+  options.bytes_max = options.bytes_min;
+  if (!request.bytes_max.empty()) {
+    SLUICE_TRY_ASSIGN(options.bytes_max, parse_bytes("-e", request.bytes_max));
+  }
+  if (request.check > 1) return invalid(fmt::format("-c {}; accepted: 0, 1", request.check));
+  options.check = request.check == 1;
+  if (request.type != "float") {
+    return invalid(fmt::format("-d '{}'; accepted: float", request.type.substr(0, 64)));
+  }
+  if (request.redop != "avg") {
+    return invalid(fmt::format("-o '{}'; accepted: avg", request.redop.substr(0, 64)));
+  }
+  if (request.workers) {
+    SLUICE_TRY(check_launched(process, *request.workers, "workers (--workers)"));
+    options.workers = *request.workers;
+  }
+  if (process.launched != 0) options.workers = process.launched;
+  return options;
+}
+
+// What a process can find out by itself.
+struct Prepared {
+  std::vector<NamedCodec> codecs;
+  AllreduceOptions options;
+};
+
+Checked<Prepared> prepare(const Process& process, const AllreduceRequest& request) {
+  const std::vector<std::string> canonical{"tide:bits=4"};
+  Prepared prepared;
+  SLUICE_TRY_ASSIGN(prepared.codecs,
+                    make_codecs(request.specs.empty() ? canonical : request.specs));
+  SLUICE_TRY_ASSIGN(prepared.options, options_of(process, request));
+  SLUICE_TRY(check_allreduce(process, prepared.options, prepared.codecs));
+  return prepared;
+}
+
+Verdict run_here(const Process& process, const AllreduceRequest& request) {
+  const Checked<Prepared> prepared = prepare(process, request);
+  SLUICE_TRY(process.all_ready(prepared ? Verdict(Nothing{}) : Verdict(prepared.error())));
+  const std::vector<NamedCodec>& codecs = prepared->codecs;
+  SLUICE_TRY_ASSIGN(const AllreduceBench bench,
+                    prepare_allreduce(process, prepared->options, codecs));
+  const bool prints = process.speaks() && request.json != "-";
+  if (prints) print(allreduce_header(bench, codecs));
+  std::vector<AllreduceRow> rows;
+  std::vector<Json> json;
+  SLUICE_TRY(bench_allreduce(bench, codecs, [&](const AllreduceRow& row) {
+    if (prints) print(to_text(bench, row));
+    rows.push_back(row);
+    json.push_back(to_json(bench, row));
+  }));
+  if (!process.speaks()) return Nothing{};
+  if (prints) print(allreduce_footer(bench, rows));
+  SLUICE_TRY(write_json(request.json, as_rows(json)));
+  const std::uint64_t wrong = wrong_in_all(rows);
+  if (wrong == 0) return Nothing{};
+  return Problem{Code::mismatch, fmt::format("{} coordinates are wrong", wrong)};
+}
+
+Verdict run(const AllreduceRequest& request) {
+  SLUICE_TRY_ASSIGN(const Process process, enter(request.carrier));
+  return process.signed_by(run_here(process, request));
+}
+
+void add_codec(CLI::App& bench, Action& action) {
+  CLI::App* const command = bench.add_subcommand(
       "codec", "Encode, combine and decode in GB/s of float32 gradient, and ÷ memcpy");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<CodecRequest>();
   command->add_option("--codec", request->specs, "Codec SPECs [all]");
   command->add_option("--count", request->options.count, "Coordinates [16777216: 64 MiB]")
       ->check(whole_number());
@@ -63,6 +147,55 @@ void add_bench_command(CLI::App& app, Action& action) {
       "Only worker 0 is timed; its gradients are read from end to end, the other workers' from\n"
       "1 MiB each, again and again, as they would not pass through worker 0's caches either.");
   command->callback([&action, request] { action = [request] { return run(*request); }; });
+}
+
+void add_allreduce(CLI::App& bench, Action& action) {
+  CLI::App* const command = bench.add_subcommand(
+      "allreduce", "Whole operations between the workers of a job, in the shape of nccl-tests");
+  const auto request = std::make_shared<AllreduceRequest>();
+  AllreduceOptions& options = request->options;
+  const auto number = [&](const char* name, auto& value, const char* help) {
+    command->add_option(name, value, help)->check(whole_number());
+  };
+  command->add_option("--carrier", request->carrier, "What runs the rounds, such as mpi [local]");
+  command->add_option("--codec", request->specs, "Codec SPEC, or 'all'; may repeat [tide:bits=4]")
+      ->allow_extra_args(false);
+  number("--workers", request->workers, "On local; elsewhere as many as were launched [4]");
+  command->add_option("-b,--minbytes", request->bytes_min,
+                      "Smallest gradient: bytes of float32, with K, M or G [32M]");
+  command->add_option("-e,--maxbytes", request->bytes_max, "Largest gradient [as -b]");
+  number("-f,--stepfactor", options.factor, "From a size to the next [2]");
+  number("-n,--iters", options.iterations, "Operations that are timed, of each kind [20]");
+  number("-w,--warmup_iters", options.warmup, "Operations before them [5]");
+  number("-c,--check", request->check,
+         "1: check results, which takes 2 · workers · size more memory in every process; 0: do "
+         "not, #wrong and vnmse are N/A [1]");
+  command->add_option("-d,--datatype", request->type, "float [float]");
+  command->add_option("-o,--op", request->redop, "avg [avg]");
+  number("--seed", options.seed, "Of gradients and codecs [0]");
+  command->add_option("--feedback", options.feedback, "none or ef [none]");
+  number("--chunk", options.chunk, "Coordinates per chunk, fitted to the codec's plan [65536]");
+  number("--window", options.window, "Chunks in flight [4]");
+  number("--timeout", options.timeout_seconds,
+         "Seconds an operation may take before the workers that are missing are named [60]");
+  command->add_option("--json", request->json, "Write the figures here (- for stdout)");
+  command->footer(
+      "Example:\n"
+      "  mpirun -n 4 sluice bench allreduce --carrier mpi --codec tide:bits=4 -b 64K -e 64M -f 4\n"
+      "An operation is a training step of one tensor: codec state and residual are carried to the\n"
+      "next. Where the carrier has a float32 all-reduce of its own, it is measured beside the\n"
+      "codecs, in rows named plain. The lines above the table say what its columns are; #wrong is\n"
+      "0 for every codec on every carrier, or something is broken and the exit status is 1.");
+  command->callback([&action, request] { action = [request] { return run(*request); }; });
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, Action& action) {
+  CLI::App* const bench = app.add_subcommand("bench", "Measure speed, against memcpy or float32");
+  bench->require_subcommand(1);
+  add_codec(*bench, action);
+  add_allreduce(*bench, action);
 }
 
 }  // namespace sluice::cli

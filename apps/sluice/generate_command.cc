@@ -1,16 +1,13 @@
 // `sluice generate`: gradients to try things on, the same for the same seed.
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 
 #include "base/limits.h"
-#include "base/random.h"
 #include "commands.h"
+#include "generate.h"
 #include "json_file.h"
-#include "normal.h"
 #include "npy.h"
 #include "terminal.h"
 
@@ -26,24 +23,6 @@ struct Request {
   std::string json;
 };
 
-constexpr std::array<std::string_view, 3> kKinds{"normal", "layers", "sparse"};
-constexpr std::uint64_t kSparseOneIn = 64;
-
-// What the workers share plus what is each one's own, as in data-parallel training.
-std::vector<float> gradient(const Request& request, std::uint32_t rank) {
-  const RandomStream common(chunk_key(request.seed, 0, 0), Purpose::data, kShared);
-  const RandomStream own(chunk_key(request.seed, 0, 0), Purpose::data, rank);
-  const RandomStream layers(chunk_key(request.seed, 0, 1), Purpose::data, kShared);
-  std::vector<float> values(request.count);
-  for (std::uint64_t i = 0; i < request.count; ++i) {
-    float value = std::sqrt(kSignal) * normal(common, i) + std::sqrt(1 - kSignal) * normal(own, i);
-    if (request.kind == "layers") value *= 1e-3f * std::exp2(2 * normal(layers, i / kLayer));
-    if (request.kind == "sparse" && layers.word(i) % kSparseOneIn != 0) value = 0;
-    values[i] = value;
-  }
-  return values;
-}
-
 Verdict check(const Request& request) {
   if (request.workers < 1 || request.workers > kWorkersMax) {
     return Problem{Code::invalid_argument,
@@ -53,11 +32,11 @@ Verdict check(const Request& request) {
     return Problem{Code::invalid_argument, fmt::format("--count {}; accepted: 0 to {}",
                                                        request.count, std::uint64_t{1} << 32)};
   }
-  for (const std::string_view kind : kKinds) {
+  for (const std::string_view kind : kGradientKinds) {
     if (kind == request.kind) return Nothing{};
   }
-  return Problem{Code::invalid_argument,
-                 fmt::format("--kind '{}'; accepted: {}", request.kind, fmt::join(kKinds, ", "))};
+  return Problem{Code::invalid_argument, fmt::format("--kind '{}'; accepted: {}", request.kind,
+                                                     fmt::join(kGradientKinds, ", "))};
 }
 
 Verdict run(const Request& request) {
@@ -68,12 +47,14 @@ Verdict run(const Request& request) {
     return Problem{Code::io, fmt::format("{}: cannot be made: {}", request.out, error.message())};
   }
   Json files = Json::array();
+  std::vector<float> gradient(request.count);
   Progress progress("writing");
   for (std::uint32_t rank = 0; rank < request.workers; ++rank) {
     progress.update(rank, request.workers);
     const std::string path = fmt::format("{}/w{}.npy", request.out, rank);
     const std::uint64_t shape[] = {request.count};
-    SLUICE_TRY(write_npy(path, shape, gradient(request, rank)));
+    generate_gradient(request.kind, request.seed, rank, gradient);
+    SLUICE_TRY(write_npy(path, shape, gradient));
     files.push_back(path);
   }
   if (request.json != "-") {

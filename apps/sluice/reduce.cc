@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
-#include "base/bytes.h"
+#include "agreement.h"
 #include "base/limits.h"
-#include "catalog/carriers.h"
 #include "group/crew.h"
 #include "group/group.h"
 #include "table.h"
@@ -24,6 +22,28 @@ Problem invalid(std::string message) { return Problem{Code::invalid_argument, st
 
 std::string text_of(std::span<const std::uint64_t> shape) {
   return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+}
+
+Verdict check_files(std::size_t files) {
+  if (files == 0) return invalid("no files; accepted: one .npy per worker, 1 to 4096 of them");
+  if (files <= kWorkersMax) return Nothing{};
+  return invalid(
+      fmt::format("{} files; accepted: one .npy per worker, 1 to {} of them", files, kWorkersMax));
+}
+
+// What takes all workers in one process.
+Verdict check_alone(const Process& process, const ReduceOptions& options) {
+  if (!options.drop.empty()) {
+    return invalid(fmt::format("--drop {} on carrier '{}'; accepted: --drop on carrier 'local'",
+                               options.drop.front(), process.carrier->name));
+  }
+  if (options.dump_wire) {
+    return invalid(
+        fmt::format("--dump-wire {} on carrier '{}'; accepted: --dump-wire on carrier 'local', "
+                    "which has the same bytes",
+                    *options.dump_wire, process.carrier->name));
+  }
+  return Nothing{};
 }
 
 Verdict check_drop(std::span<const std::uint32_t> drop, std::uint32_t workers) {
@@ -55,87 +75,71 @@ std::uint32_t chunk_wanted(const Traits& traits) {
   return traits.tally_count != 0 ? kLanesMax : GroupOptions{}.chunk_count;
 }
 
-// The workers of one run, their groups and what they got.
+// The workers of one run that are here, and what they got.
 class Run {
  public:
-  static Checked<std::unique_ptr<Run>> make(const NamedCodec& codec, const ReduceOptions& options,
+  static Checked<std::unique_ptr<Run>> make(const Process& process, const NamedCodec& codec,
+                                            const ReduceOptions& options,
                                             std::span<const Array> workers) {
     auto run = std::make_unique<Run>(options, workers);
-    SLUICE_TRY(check_drop(options.drop, run->count()));
-    SLUICE_TRY_ASSIGN(const CarrierInfo* const carrier, find_carrier(options.carrier));
-    if (run->count() > carrier->workers_max) {
-      return invalid(fmt::format("{} workers; carrier '{}' accepts 1 to {}", run->count(),
-                                 carrier->name, carrier->workers_max));
-    }
-    SLUICE_TRY(run->connect(codec, *carrier));
+    SLUICE_TRY(run->connect(*process.carrier, codec));
     return run;
   }
 
   Run(const ReduceOptions& options, std::span<const Array> workers)
-      : options_(options), workers_(workers) {
-    means_.resize(workers.size());
-    for (auto& mean : means_) mean.resize(workers.front().values.size());
-  }
+      : options_(options), workers_(workers), means_(workers.size()) {}
 
   Verdict step(std::uint64_t step) {
-    SLUICE_TRY(run_step(crew_for(count()), groups_, step, [&](std::uint32_t rank) {
+    SLUICE_TRY(fleet_->step(step, [&](std::uint32_t rank) {
       return std::vector<Job>{{0, workers_[rank].values, means_[rank]}};
     }));
     if (dump_ != nullptr) SLUICE_TRY(dump_->end_step());
-    return agree();
+    return check_agreement(fleet_->world(), means_);
   }
   Verdict finish() { return dump_ == nullptr ? Verdict(Nothing{}) : dump_->finish(); }
 
   [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(workers_.size()); }
-  [[nodiscard]] std::span<const float> mean() const { return means_.front(); }
-  [[nodiscard]] double combine_seconds() const { return world_->combine_seconds(); }
+  [[nodiscard]] std::span<const float> mean() const { return means_[fleet_->here().front()]; }
+  [[nodiscard]] double combine_seconds() const { return fleet_->world().combine_seconds(); }
   [[nodiscard]] Stats stats() const {
-    Stats stats = groups_.front()->stats();
+    const auto groups = fleet_->groups();
+    Stats stats = groups.front()->stats();
     stats.encode_seconds = 0;
     stats.decode_seconds = 0;
-    for (const auto& group : groups_) {
-      stats.encode_seconds += group->stats().encode_seconds / count();
-      stats.decode_seconds += group->stats().decode_seconds / count();
+    for (const auto& group : groups) {
+      stats.encode_seconds += group->stats().encode_seconds / static_cast<double>(groups.size());
+      stats.decode_seconds += group->stats().decode_seconds / static_cast<double>(groups.size());
     }
     return stats;
   }
 
  private:
-  Verdict connect(const NamedCodec& codec, const CarrierInfo& carrier) {
+  Verdict connect(const CarrierInfo& carrier, const NamedCodec& codec) {
     const Tensor tensor = tensor_of(workers_.front());
-    GroupOptions group;
-    group.workers = count();
-    group.seed = options_.seed;
-    group.chunk_count = chunk_wanted(codec.codec->traits(count()));
-    SLUICE_TRY_ASSIGN(group.feedback, parse_feedback(options_.feedback));
-    const std::uint32_t chunk = fit_chunk(codec.codec->plan(tensor, count()), group.chunk_count);
-    // Thousands of workers in one process hold their chunks in memory at once: one at a time then.
-    // A window beyond the chunks there are would only take memory.
-    const std::uint64_t chunks =
-        std::max<std::uint64_t>(1, divide_up(tensor.count(), std::uint64_t{chunk}));
-    group.window = crew_for(count()) == Crew::threads
-                       ? static_cast<std::uint32_t>(std::min<std::uint64_t>(4, chunks))
-                       : 1;
-    WorldOptions world;
-    world.workers = count();
-    world.window = group.window;
+    FleetOptions fleet;
+    fleet.carrier = &carrier;
+    fleet.group.workers = count();
+    fleet.group.seed = options_.seed;
+    fleet.group.chunk_count = chunk_wanted(codec.codec->traits(count()));
+    fleet.group.timeout = std::chrono::seconds(options_.timeout_seconds);
+    SLUICE_TRY_ASSIGN(fleet.group.feedback, parse_feedback(options_.feedback));
     if (!options_.drop.empty()) {
-      world.lost = [drop = options_.drop](const Arrival& arrival) {
+      fleet.world.lost = [drop = options_.drop](const Arrival& arrival) {
         return std::find(drop.begin(), drop.end(), arrival.rank) != drop.end();
       };
     }
-    SLUICE_TRY_ASSIGN(world_, carrier.make_world(world));
-    if (options_.dump_wire) plan_dump(codec, tensor, chunk);
-    for (group.rank = 0; group.rank < count(); ++group.rank) {
-      SLUICE_TRY_ASSIGN(auto made, Group::make(group, codec.spec, *codec.codec, port(group.rank),
-                                               std::span(&tensor, 1)));
-      groups_.push_back(std::move(made));
+    if (options_.dump_wire) {
+      plan_dump(codec, tensor, fleet.group.chunk_count);
+      fleet.wrap = [this](Carrier& port, std::uint32_t rank) { return dump_->tap(port, rank); };
     }
+    SLUICE_TRY_ASSIGN(fleet_, Fleet::make(fleet, codec, std::span(&tensor, 1)));
+    for (const std::uint32_t rank : fleet_->here()) means_[rank].resize(tensor.count());
     return dump_ == nullptr ? Verdict(Nothing{}) : dump_->open();
   }
 
   // The exchanges of a step are the chunks of the one tensor, in order, as the group cuts it.
-  void plan_dump(const NamedCodec& codec, const Tensor& tensor, std::uint32_t chunk) {
+  void plan_dump(const NamedCodec& codec, const Tensor& tensor, std::uint32_t wanted) {
+    const std::uint32_t chunk = fit_chunk(codec.codec->plan(tensor, count()), wanted);
     WireDumpOptions dump;
     dump.folder = *options_.dump_wire;
     dump.codec = &codec;
@@ -153,30 +157,11 @@ class Run {
     dump_ = std::make_unique<WireDump>(std::move(dump));
   }
 
-  Carrier& port(std::uint32_t rank) {
-    if (dump_ == nullptr) return world_->port(rank);
-    taps_.push_back(dump_->tap(world_->port(rank), rank));
-    return *taps_.back();
-  }
-
-  Verdict agree() const {
-    for (std::uint32_t rank = 1; rank < count(); ++rank) {
-      if (std::memcmp(means_[rank].data(), means_[0].data(), means_[0].size() * sizeof(float)) !=
-          0) {
-        return Problem{Code::mismatch,
-                       fmt::format("worker {} decoded another mean than worker 0", rank)};
-      }
-    }
-    return Nothing{};
-  }
-
   const ReduceOptions& options_;
   std::span<const Array> workers_;
-  std::unique_ptr<World> world_;
-  std::unique_ptr<WireDump> dump_;  // if asked for
-  std::vector<std::unique_ptr<Carrier>> taps_;
-  std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<std::vector<float>> means_;
+  std::vector<std::vector<float>> means_;  // by rank; empty where the worker is elsewhere
+  std::unique_ptr<WireDump> dump_;         // if asked for; outlives the taps of the fleet
+  std::unique_ptr<Fleet> fleet_;
 };
 
 Accuracy accuracy_of(const Reduced& reduced, std::span<const Array> workers) {
@@ -198,11 +183,6 @@ double bits_per_coordinate(const Reduced& reduced, std::uint64_t bytes) {
 }  // namespace
 
 Checked<std::vector<Array>> read_workers(const std::vector<std::string>& files) {
-  if (files.empty()) return invalid("no files; accepted: one .npy per worker, 1 to 4096 of them");
-  if (files.size() > kWorkersMax) {
-    return invalid(fmt::format("{} files; accepted: one .npy per worker, 1 to {} of them",
-                               files.size(), kWorkersMax));
-  }
   std::vector<Array> workers;
   Progress progress("reading");
   for (const std::string& file : files) {
@@ -218,14 +198,28 @@ Checked<std::vector<Array>> read_workers(const std::vector<std::string>& files) 
   return workers;
 }
 
-Checked<Reduced> reduce(const NamedCodec& codec, const ReduceOptions& options,
-                        std::span<const Array> workers) {
+Verdict check_reduce(const Process& process, const ReduceOptions& options, std::size_t files) {
   if (options.steps < 1 || options.steps > kStepsMax) {
     return invalid(fmt::format("--steps {}; accepted: 1 to {}", options.steps, kStepsMax));
   }
-  SLUICE_TRY_ASSIGN(const auto run, Run::make(codec, options, workers));
+  SLUICE_TRY(check_timeout(options.timeout_seconds));
+  SLUICE_TRY(parse_feedback(options.feedback));
+  SLUICE_TRY(check_files(files));
+  SLUICE_TRY(check_launched(process, files, files == 1 ? "file" : "files"));
+  if (files > process.carrier->workers_max) {
+    return invalid(fmt::format("{} workers; carrier '{}' accepts 1 to {}", files,
+                               process.carrier->name, process.carrier->workers_max));
+  }
+  if (process.launched != 0) return check_alone(process, options);
+  return check_drop(options.drop, static_cast<std::uint32_t>(files));
+}
+
+Checked<Reduced> reduce(const Process& process, const NamedCodec& codec,
+                        const ReduceOptions& options, std::span<const Array> workers) {
+  SLUICE_TRY_ASSIGN(const auto run, Run::make(process, codec, options, workers));
   Reduced reduced;
   reduced.codec = codec.spec;
+  reduced.carrier = process.carrier->name;
   reduced.options = options;
   reduced.workers = run->count();
   reduced.count = run->mean().size();
@@ -244,7 +238,7 @@ Checked<Reduced> reduce(const NamedCodec& codec, const ReduceOptions& options,
   reduced.reduce_seconds = run->combine_seconds();
   reduced.contributors = run->count() - static_cast<std::uint32_t>(options.drop.size());
   if (reduced.stats.rounds != 0) reduced.contributors = reduced.stats.contributors_min;
-  reduced.accuracy = accuracy_of(reduced, workers);
+  if (process.speaks()) reduced.accuracy = accuracy_of(reduced, workers);
   return reduced;
 }
 
@@ -267,7 +261,7 @@ Json to_json(const Reduced& reduced) {
   json["reduce_seconds"] = reduced.reduce_seconds;
   json["decode_seconds"] = reduced.stats.decode_seconds;
   json["not_finite"] = reduced.accuracy.not_finite;
-  json["carrier"] = reduced.options.carrier;
+  json["carrier"] = reduced.carrier;
   json["feedback"] = reduced.options.feedback;
   json["seed"] = reduced.options.seed;
   json["step"] = reduced.options.step;

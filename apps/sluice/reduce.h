@@ -13,6 +13,7 @@
 #include "group/stats.h"
 #include "json_file.h"
 #include "npy.h"
+#include "process.h"
 
 namespace sluice::cli {
 
@@ -21,29 +22,35 @@ struct ReduceOptions {
   std::uint64_t step = 0;
   std::uint64_t steps = 1;
   std::string feedback = "none";
-  std::string carrier = "local";
   std::vector<std::uint32_t> drop;
   std::optional<std::string> dump_wire;  // folder for all bytes that cross the carrier
+  std::uint64_t timeout_seconds = 60;    // of a step
 };
 
 struct Reduced {
   std::string codec;
+  std::string carrier;
   ReduceOptions options;
   std::uint32_t workers = 0;
   std::uint32_t contributors = 0;
   std::uint64_t count = 0;
   std::vector<float> mean;      // as the workers got it; of several steps their average
   std::vector<double> average;  // the same before rounding, which errors are measured on
-  Stats stats;                  // of worker 0, all steps; seconds are the mean over the workers
+  // Of the first worker here, all steps; seconds are the mean over the workers here.
+  Stats stats;
   double reduce_seconds = 0;
-  Accuracy accuracy;
+  Accuracy accuracy;  // where the process speaks
 };
 
 // One .npy per worker, same shape; errors name the file.
 Checked<std::vector<Array>> read_workers(const std::vector<std::string>& files);
 
-Checked<Reduced> reduce(const NamedCodec& codec, const ReduceOptions& options,
-                        std::span<const Array> workers);
+// Before the files are read, which may take long. Errors name what is accepted.
+Verdict check_reduce(const Process& process, const ReduceOptions& options, std::size_t files);
+
+// All processes of the job call it alike, with the gradients of all workers.
+Checked<Reduced> reduce(const Process& process, const NamedCodec& codec,
+                        const ReduceOptions& options, std::span<const Array> workers);
 
 Json to_json(const Reduced& reduced);
 std::string to_text(std::span<const Reduced> rows);

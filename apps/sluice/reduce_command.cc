@@ -17,38 +17,60 @@ struct Request {
   std::vector<std::string> specs;
   std::string out;
   std::string json;
+  std::string carrier = "local";
   ReduceOptions options;
   std::vector<std::string> files;
 };
 
-Verdict run(const Request& request) {
-  SLUICE_TRY_ASSIGN(const auto codecs, make_codecs(request.specs));
-  if (!request.out.empty() && codecs.size() != 1) {
+// What a process can find out by itself.
+struct Prepared {
+  std::vector<NamedCodec> codecs;
+  std::vector<Array> workers;
+};
+
+Checked<Prepared> prepare(const Process& process, const Request& request) {
+  Prepared prepared;
+  SLUICE_TRY_ASSIGN(prepared.codecs, make_codecs(request.specs));
+  const std::size_t codecs = prepared.codecs.size();
+  if (!request.out.empty() && codecs != 1) {
     return Problem{
         Code::invalid_argument,
-        fmt::format("--out {} with {} codecs; accepted: one codec", request.out, codecs.size())};
+        fmt::format("--out {} with {} codecs; accepted: one codec", request.out, codecs)};
   }
   if (const auto& folder = request.options.dump_wire; folder) {
-    if (codecs.size() != 1) {
-      return Problem{Code::invalid_argument,
-                     fmt::format("--dump-wire {} with {} codecs; accepted: one codec", *folder,
-                                 codecs.size())};
+    if (codecs != 1) {
+      return Problem{
+          Code::invalid_argument,
+          fmt::format("--dump-wire {} with {} codecs; accepted: one codec", *folder, codecs)};
     }
-    SLUICE_TRY(check_dump_folder(*folder));  // before the files are read, which may take long
+    SLUICE_TRY(check_dump_folder(*folder));
   }
-  SLUICE_TRY_ASSIGN(const auto workers, read_workers(request.files));
+  SLUICE_TRY(check_reduce(process, request.options, request.files.size()));
+  SLUICE_TRY_ASSIGN(prepared.workers, read_workers(request.files));
+  return prepared;
+}
+
+Verdict run_here(const Process& process, const Request& request) {
+  const Checked<Prepared> prepared = prepare(process, request);
+  SLUICE_TRY(process.all_ready(prepared ? Verdict(Nothing{}) : Verdict(prepared.error())));
   std::vector<Reduced> rows;
   std::vector<Json> json;
-  for (const NamedCodec& codec : codecs) {
-    SLUICE_TRY_ASSIGN(Reduced reduced, reduce(codec, request.options, workers));
+  for (const NamedCodec& codec : prepared->codecs) {
+    SLUICE_TRY_ASSIGN(Reduced reduced, reduce(process, codec, request.options, prepared->workers));
     json.push_back(to_json(reduced));
     rows.push_back(std::move(reduced));
   }
+  if (!process.speaks()) return Nothing{};
   if (!request.out.empty()) {
-    SLUICE_TRY(write_npy(request.out, workers.front().shape, rows.front().mean));
+    SLUICE_TRY(write_npy(request.out, prepared->workers.front().shape, rows.front().mean));
   }
   if (request.json != "-") print(to_text(rows));
   return write_json(request.json, as_rows(json));
+}
+
+Verdict run(const Request& request) {
+  SLUICE_TRY_ASSIGN(const Process process, enter(request.carrier));
+  return process.signed_by(run_here(process, request));
 }
 
 }  // namespace
@@ -80,17 +102,25 @@ void add_reduce_command(CLI::App& app, Action& action) {
                    "Lose this worker's contribution; may be given several times")
       ->check(whole_number())
       ->allow_extra_args(false);
-  command->add_option("--carrier", request->options.carrier, "What runs the rounds [local]");
+  command->add_option("--carrier", request->carrier,
+                      "What runs the rounds: local, or one between processes that a launcher "
+                      "started, such as mpi [local]");
+  command
+      ->add_option("--timeout", request->options.timeout_seconds,
+                   "Seconds a step may take before the workers that are missing are named [60]")
+      ->check(whole_number());
   command->add_option("files", request->files,
                       "One .npy per worker: float32 (float16 and float64 are converted), C order, "
                       "any shape, the same for all; 1 to 4096 files");
   command->footer(
       "Example:\n"
       "  sluice reduce --codec fixed --out mean.npy --json stats.json w0.npy w1.npy w2.npy\n"
+      "  mpirun -n 2 sluice reduce --carrier mpi --codec fixed --out mean.npy w0.npy w1.npy\n"
       "nmse is the error energy over the mean of the workers' energies, vnmse over the energy of\n"
       "the true mean; both against the mean of the workers that were counted. Wire bytes are the\n"
       "round payloads of one worker. encode and decode seconds are per worker, reduce seconds the\n"
-      "carrier's time to combine all contributions.");
+      "carrier's time to combine all contributions. Between processes each reads all files and\n"
+      "reduces its own worker's; worker 0 prints and writes, and the figures are its own.");
   command->callback([&action, request] { action = [request] { return run(*request); }; });
 }
 

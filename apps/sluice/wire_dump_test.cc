@@ -398,7 +398,9 @@ TEST_F(WireDumpTest, ReduceKeepsTheFileInOneChunkForACodecWithATally) {
   const std::vector<Array> workers{worker, worker};
   ReduceOptions wanted;
   wanted.dump_wire = path("dump");
-  const auto reduced = reduce(codec_, wanted, workers);
+  const auto process = enter("local");
+  ASSERT_TRUE(process);
+  const auto reduced = reduce(*process, codec_, wanted, workers);
   ASSERT_TRUE(reduced) << reduced.error().message;
   const Json json = manifest();
   ASSERT_EQ(json["exchanges"].size(), 1u);

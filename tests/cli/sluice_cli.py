@@ -32,6 +32,14 @@ def read_npy(path):
     return header, struct.unpack(f"<{len(data) // 4}f", data)
 
 
+def read_table(text):
+    """Column names and rows of `bench allreduce`, all as words."""
+    lines = text.splitlines()
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    headers = [line[1:].split() for line in lines if line[1:].split()[:1] == ["size"]]
+    return headers[0], rows
+
+
 class CliTest(unittest.TestCase):
     """A scratch folder, and calls that check the exit status."""
 

@@ -1,0 +1,41 @@
+// This process's part of a job: on `local` all of it, on a carrier between processes one worker of
+// those that a launcher started.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/result.h"
+#include "carrier/world.h"
+
+namespace sluice::cli {
+
+struct Process {
+  const CarrierInfo* carrier = nullptr;
+  std::uint32_t launched = 0;  // workers a launcher started; 0: the caller chooses, all are here
+  std::uint32_t rank = 0;      // the lowest one here
+
+  // The results are the same everywhere: one process prints and writes them.
+  [[nodiscard]] bool speaks() const { return rank == 0; }
+  // A failure with the name of the worker it happened to, where others run elsewhere.
+  [[nodiscard]] Verdict signed_by(Verdict verdict) const;
+  // Before the first thing that all processes do together: this one's failure, or else the name of
+  // another that failed. Without it the others would wait for what never comes. All call it alike.
+  [[nodiscard]] Verdict all_ready(const Verdict& mine) const;
+
+  std::unique_ptr<World> world = nullptr;  // to meet in; none where all workers are here
+};
+
+// All processes of a job call it alike.
+Checked<Process> enter(std::string_view carrier);
+
+// Refuses another number of workers than were launched; `what` says where the number comes from.
+Verdict check_launched(const Process& process, std::uint64_t workers, std::string_view what);
+
+inline constexpr std::uint64_t kTimeoutSecondsMax = 86400;
+
+// Of --timeout.
+Verdict check_timeout(std::uint64_t seconds);
+
+}  // namespace sluice::cli
