@@ -1,0 +1,114 @@
+"""Sluice for PyTorch DDP: one line after wrapping the model.
+
+    import sluice.torch
+    handle = sluice.torch.attach(ddp_model, codec="tide:bits=4")
+
+Gradients then travel compressed and are summed while compressed, overlapped with the backward
+pass, with the same bits on every rank.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from sluice.torch._errors import SluiceError
+from sluice.torch._hook import hook
+from sluice.torch._settings import table as environment_table
+from sluice.torch._state import State as SluiceState
+
+__all__ = ["Handle", "SluiceError", "SluiceState", "attach", "environment_table", "hook"]
+
+
+class Handle:
+    """What attach() returns."""
+
+    def __init__(self, model: DistributedDataParallel, state: SluiceState) -> None:
+        self._model = model
+        self.state = state
+
+    def stats(self) -> dict[str, Any]:
+        """Bytes, seconds by phase, and the error as measured, of this rank since attach()."""
+        return self.state.stats()
+
+    def detach(self) -> None:
+        """Gradients travel uncompressed from here on; every rank calls it after the same step.
+
+        DDP cannot take a hook back, so the hook stays and runs a plain all-reduce.
+        """
+        self.state.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Residuals, codec state and step of this rank; save it beside the model, per rank."""
+        return self.state.state_dict()
+
+    def load_state_dict(self, saved: Any) -> None:
+        """What state_dict() gave on this rank; or a list of what it gave on all ranks of a job with
+        another number of ranks, so that the sum of residuals is kept."""
+        self.state.load_state_dict(saved)
+
+
+def _unwrap(model: Any) -> DistributedDataParallel:
+    inner = getattr(model, "_orig_mod", model)  # torch.compile(DDP(…))
+    if not isinstance(inner, DistributedDataParallel):
+        raise TypeError(f"attach() got a {type(model).__module__}.{type(model).__qualname__};"
+                        " accepted: a torch.nn.parallel.DistributedDataParallel model")
+    return inner
+
+
+def _has_trained(model: DistributedDataParallel) -> bool:
+    return any(p.grad is not None for p in model.parameters() if p.requires_grad)
+
+
+def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | None = None,
+           exclude: Sequence[str] | None = None, min_size: int | None = None,
+           start_step: int | None = None, **options: Any) -> Handle:
+    """Compresses the gradients of a DDP model.
+
+    Call it on every rank, after wrapping and before the first backward pass. What is not given
+    comes from the environment (SLUICE_CODEC, …), then from the defaults; `environment_table()`
+    lists all options.
+
+    Parameters
+    ----------
+    model
+        A DistributedDataParallel model, compiled or not.
+    codec
+        A codec SPEC such as ``"tide:bits=4"``.
+    feedback
+        ``"none"`` or ``"ef"``: what compression loses is sent with the next step.
+    exclude
+        Names or shell patterns of parameters that travel exactly.
+    min_size
+        Parameters of fewer elements travel exactly. So do all with fewer than two dimensions.
+    start_step
+        Steps before this one travel exactly.
+    options
+        ``seed``, ``lanes``, ``parcel``, ``timeout``, ``check_every``, ``probe_every``, ``backend``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model is not DDP, an option is unknown or out of range.
+    SluiceError
+        Attached twice or after training began; ranks disagree or are missing.
+    """
+    ddp = _unwrap(model)
+    if getattr(ddp, "_sluice", None) is not None:
+        raise SluiceError("Sluice is attached to this model already; accepted: once per DDP model")
+    if _has_trained(ddp):
+        raise SluiceError("attach() after a backward pass; accepted: before the first one, right"
+                          " after wrapping the model")
+    state = SluiceState(ddp.process_group, codec=codec, feedback=feedback, exclude=exclude,
+                        min_size=min_size, start_step=start_step, **options)
+    named = [(name, p) for name, p in ddp.module.named_parameters() if p.requires_grad]
+    state.start(named)
+    try:
+        ddp.register_comm_hook(state, hook)
+    except RuntimeError as error:
+        state.close()
+        raise SluiceError(f"DDP refused the hook: {error}") from error
+    ddp._sluice = state
+    return Handle(ddp, state)

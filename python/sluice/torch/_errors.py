@@ -1,0 +1,5 @@
+"""The one exception of this package."""
+
+
+class SluiceError(RuntimeError):
+    """Ranks disagree, somebody is missing, or a reduction failed; the message says who and what."""

@@ -1,0 +1,241 @@
+"""The part of sluice.h that the PyTorch carrier calls, as Python objects."""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import Iterator, NamedTuple, Sequence
+
+from sluice import _library
+from sluice.torch._errors import SluiceError
+
+EXACT = 0xFFFFFFFF
+DONE, SHARDS, MAXIMUM, SUM, WHOLE = range(5)
+
+
+class Options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("rank", c.c_uint32), ("workers", c.c_uint32),
+                ("seed", c.c_uint64), ("feedback", c.c_char_p), ("chunk", c.c_uint32),
+                ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32)]
+
+
+class Traits(c.Structure):
+    _fields_ = [(name, c.c_uint32)
+                for name in ("homomorphic", "lossless", "unbiased", "quorum", "feedback")]
+
+
+class TensorInfo(c.Structure):
+    _fields_ = [("id", c.c_uint64), ("rows", c.c_uint64), ("cols", c.c_uint64)]
+
+
+class Job(c.Structure):
+    _fields_ = [("tensor", c.c_uint32), ("count", c.c_uint64), ("gradient", c.c_void_p),
+                ("mean", c.c_void_p)]
+
+
+class Order(c.Structure):
+    _fields_ = [("step", c.c_uint64), ("sequence", c.c_uint64), ("part", c.c_uint32),
+                ("parts", c.c_uint32), ("digest", c.c_uint32), ("probe", c.c_uint32)]
+
+
+class Step(c.Structure):
+    _fields_ = [("collective", c.c_uint32), ("receives_vary", c.c_uint32),
+                ("answers_vary", c.c_uint32), ("send_sizes", c.POINTER(c.c_uint64)),
+                ("receive_sizes", c.POINTER(c.c_uint64)), ("answer_sizes", c.POINTER(c.c_uint64)),
+                ("lane_count", c.c_uint64)]
+
+
+class Stats(c.Structure):
+    _fields_ = [("rounds", c.c_uint64), ("bytes_up", c.c_uint64), ("bytes_down", c.c_uint64),
+                ("chunks", c.c_uint64), ("encode_seconds", c.c_double),
+                ("decode_seconds", c.c_double)]
+
+
+class Report(c.Structure):
+    _fields_ = [("stats", Stats), ("digest", c.c_uint64), ("infinite", c.c_uint64),
+                ("error_energy", c.c_double), ("exact_energy", c.c_double)]
+
+
+_SIGNATURES = {
+    "sluice_codec_make": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
+    "sluice_codec_free": (None, [c.c_void_p]),
+    "sluice_codec_spec": (c.c_char_p, [c.c_void_p]),
+    "sluice_codec_traits": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(Traits)]),
+    "sluice_memory_make": (c.c_int, [c.c_void_p, c.POINTER(Options), c.POINTER(c.c_void_p)]),
+    "sluice_memory_free": (None, [c.c_void_p]),
+    "sluice_memory_add": (c.c_int, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t]),
+    "sluice_memory_residual": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
+                                         c.POINTER(c.c_uint64)]),
+    "sluice_memory_state": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
+                                      c.POINTER(c.c_size_t)]),
+    "sluice_memory_model": (None, [c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
+    "sluice_memory_end_step": (None, [c.c_void_p]),
+    "sluice_memory_undo_step": (c.c_int, [c.c_void_p]),
+    "sluice_parcel_make": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p)]),
+    "sluice_parcel_free": (None, [c.c_void_p]),
+    "sluice_parcel_begin": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
+    "sluice_parcel_next": (c.c_int, [c.c_void_p, c.POINTER(Step)]),
+    "sluice_parcel_pack": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
+    "sluice_parcel_combine": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_uint64),
+                                        c.POINTER(c.c_void_p), c.POINTER(c.c_uint64)]),
+    "sluice_parcel_spread": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64,
+                                       c.POINTER(c.c_uint64)]),
+    "sluice_parcel_pack_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
+    "sluice_parcel_spread_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
+    "sluice_parcel_abandon": (None, [c.c_void_p]),
+    "sluice_parcel_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
+    "sluice_shorten": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
+}
+_loaded: c.CDLL | None = None
+
+
+def lib() -> c.CDLL:
+    """The library with the signatures above declared."""
+    global _loaded
+    if _loaded is None:
+        library = _library.load()
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        library.sluice_last_error.restype = c.c_char_p
+        _loaded = library
+    return _loaded
+
+
+def check(code: int) -> None:
+    """Turns a code into an exception: ValueError for the user's mistake, SluiceError otherwise."""
+    if code == 0:
+        return
+    text = lib().sluice_last_error().decode()
+    raise ValueError(text) if code == 1 else SluiceError(text)
+
+
+class Codec:
+    """A codec of the catalogue, by its SPEC."""
+
+    def __init__(self, spec: str) -> None:
+        self._handle = c.c_void_p()
+        if "\0" in spec:
+            raise ValueError(f"codec {spec!r}; accepted: a SPEC such as 'f32' or 'tide:bits=4'")
+        check(lib().sluice_codec_make(spec.encode(), c.byref(self._handle)))
+        self.spec: str = lib().sluice_codec_spec(self._handle).decode()
+
+    def traits(self, workers: int) -> Traits:
+        traits = Traits()
+        check(lib().sluice_codec_traits(self._handle, workers, c.byref(traits)))
+        return traits
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib().sluice_codec_free(self._handle)
+
+
+class Memory:
+    """What one worker keeps between steps."""
+
+    def __init__(self, codec: Codec, rank: int, workers: int, seed: int, feedback: str) -> None:
+        self.codec = codec
+        self._handle = c.c_void_p()
+        options = Options(size=c.sizeof(Options), rank=rank, workers=workers, seed=seed,
+                          feedback=feedback.encode(), keep_before=int(feedback != "none"))
+        check(lib().sluice_memory_make(codec._handle, c.byref(options), c.byref(self._handle)))
+
+    def add(self, tensors: Sequence[TensorInfo]) -> None:
+        array = (TensorInfo * len(tensors))(*tensors)
+        check(lib().sluice_memory_add(self._handle, array, len(tensors)))
+
+    def residual(self, tensor: int) -> tuple[int, int]:
+        """Address and number of floats; (0, 0) without feedback."""
+        address, count = c.c_void_p(), c.c_uint64()
+        check(lib().sluice_memory_residual(self._handle, tensor, c.byref(address), c.byref(count)))
+        return address.value or 0, count.value
+
+    def state(self, tensor: int) -> tuple[int, int]:
+        """Address and number of bytes."""
+        address, size = c.c_void_p(), c.c_size_t()
+        check(lib().sluice_memory_state(self._handle, tensor, c.byref(address), c.byref(size)))
+        return address.value or 0, size.value
+
+    def model(self) -> tuple[int, int]:
+        """Address and number of bytes."""
+        address, size = c.c_void_p(), c.c_size_t()
+        lib().sluice_memory_model(self._handle, c.byref(address), c.byref(size))
+        return address.value or 0, size.value
+
+    def end_step(self) -> None:
+        lib().sluice_memory_end_step(self._handle)
+
+    def undo_step(self) -> None:
+        check(lib().sluice_memory_undo_step(self._handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib().sluice_memory_free(self._handle)
+
+
+class Sizes(NamedTuple):
+    """What one step moves, per rank."""
+
+    send: list[int]
+    receive: list[int] | None  # None: ranks tell each other
+    answer: list[int] | None  # None: ranks tell each other
+
+
+class Parcel:
+    """Chunks in lock-step; the caller runs the collectives that next() names."""
+
+    def __init__(self, memory: Memory, workers: int) -> None:
+        self._memory = memory  # outlives the parcel
+        self._workers = workers
+        self._handle = c.c_void_p()
+        self._step = Step()
+        check(lib().sluice_parcel_make(memory._handle, c.byref(self._handle)))
+
+    def begin(self, order: Order, jobs: c.Array) -> None:
+        check(lib().sluice_parcel_begin(self._handle, c.byref(order), jobs, len(jobs)))
+
+    def steps(self) -> Iterator[Step]:
+        """Each step until all means are written; the caller has spread before asking again."""
+        while True:
+            check(lib().sluice_parcel_next(self._handle, c.byref(self._step)))
+            if self._step.collective == DONE:
+                return
+            yield self._step
+
+    def sizes(self, step: Step) -> Sizes:
+        n = self._workers
+        return Sizes(step.send_sizes[:n], None if step.receives_vary else step.receive_sizes[:n],
+                     None if step.answers_vary else step.answer_sizes[:n])
+
+    def pack(self, address: int, size: int) -> None:
+        check(lib().sluice_parcel_pack(self._handle, address, size))
+
+    def combine(self, address: int, sizes: Sequence[int]) -> tuple[int, int]:
+        """Address and size of this rank's answer."""
+        answer, size = c.c_void_p(), c.c_uint64()
+        array = (c.c_uint64 * self._workers)(*sizes)
+        check(lib().sluice_parcel_combine(self._handle, address, array, c.byref(answer),
+                                          c.byref(size)))
+        return answer.value or 0, size.value
+
+    def spread(self, address: int, stride: int, sizes: Sequence[int]) -> None:
+        array = (c.c_uint64 * self._workers)(*sizes)
+        check(lib().sluice_parcel_spread(self._handle, address, stride, array))
+
+    def pack_lanes(self, address: int, count: int) -> None:
+        check(lib().sluice_parcel_pack_lanes(self._handle, address, count))
+
+    def spread_lanes(self, address: int, count: int) -> None:
+        check(lib().sluice_parcel_spread_lanes(self._handle, address, count))
+
+    def abandon(self) -> None:
+        lib().sluice_parcel_abandon(self._handle)
+
+    def report(self) -> Report:
+        report = Report()
+        lib().sluice_parcel_report(self._handle, c.byref(report))
+        return report
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib().sluice_parcel_free(self._handle)

@@ -1,0 +1,154 @@
+"""What a user can set, from arguments or the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from typing import Any, Mapping, Sequence
+
+PREFIX = "SLUICE_"
+
+# Variables of other parts of Sluice, which are none of ours and not unknown either.
+OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_LAB", "SLUICE_LAB_INTERFACE")
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _backend(text: str) -> str | None:
+    return None if text in ("", "auto") else text
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A row of the table of options: how it is read, what it may be, what it means."""
+
+    name: str
+    kind: Any
+    default: Any
+    accepted: str
+    meaning: str
+    minimum: float | None = None
+    maximum: float | None = None
+    alike: bool = True  # every rank must have the same
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+OPTIONS = (
+    Option("codec", str, "tide:bits=4", "a codec SPEC, see `sluice codecs`",
+           "what compresses the gradients"),
+    Option("feedback", str, "none", "none, ef",
+           "what happens to what compression loses: forgotten, or sent with the next step"),
+    Option("exclude", _patterns, (), "names or shell patterns, comma separated",
+           "parameters that always travel exactly"),
+    Option("min_size", int, 4096, "0 to 2^40", "parameters of fewer elements travel exactly; so do"
+           " all with fewer than two dimensions", 0, 2**40),
+    Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
+    Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
+    Option("lanes", int, 6, "1 to 16", "threads, each with a process group, that buckets are spread"
+           " over", 1, 16),
+    Option("parcel", int, 1 << 21, "4096 to 2^28", "elements of a bucket that travel at once", 4096,
+           2**28),
+    Option("timeout", float, 300.0, "0.1 to 86400", "seconds until a rank that does not answer is"
+           " called missing", 0.1, 86400),
+    Option("check_every", int, 50, "0 to 2^31", "steps between comparisons of all ranks' results;"
+           " 0: never", 0, 2**31),
+    Option("probe_every", int, 50, "0 to 2^31", "steps between measurements of the error; 0: never",
+           0, 2**31),
+    Option("backend", _backend, None, "auto, gloo, nccl", "of the process groups that rounds run"
+           " on; auto: gloo", alike=False),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Validated values of all options; see OPTIONS for their meaning."""
+
+    codec: str
+    feedback: str
+    exclude: tuple[str, ...]
+    min_size: int
+    start_step: int
+    seed: int
+    lanes: int
+    parcel: int
+    timeout: float
+    check_every: int
+    probe_every: int
+    backend: str | None
+
+    def shared(self) -> dict[str, Any]:
+        """What every rank must have alike."""
+        return {option.name: _plain(getattr(self, option.name))
+                for option in OPTIONS if option.alike}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _convert(option: Option, value: Any, said: str) -> Any:
+    if isinstance(value, (list, tuple)) and option.kind is _patterns:
+        return tuple(str(part) for part in value)
+    if value is None:
+        return option.default
+    if isinstance(value, bool) and option.kind is not str:
+        raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
+    try:
+        converted = option.kind(value)
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}") from None
+    if option.kind is int and not isinstance(value, str) and converted != value:
+        raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
+    low, high = option.minimum, option.maximum
+    if low is not None and not low <= converted <= high:
+        raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
+    return converted
+
+
+def _choices(settings: Settings) -> None:
+    if settings.feedback not in ("none", "ef"):
+        raise ValueError(f"feedback is {settings.feedback!r}; accepted: none, ef")
+    if settings.backend not in (None, "gloo", "nccl"):
+        raise ValueError(f"backend is {settings.backend!r}; accepted: auto, gloo, nccl")
+
+
+def make(arguments: Mapping[str, Any],
+         environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from arguments (None: not given), then the environment, then the defaults."""
+    environment = os.environ if environment is None else environment
+    known = {option.name: option for option in OPTIONS}
+    for name in arguments:
+        if name not in known:
+            raise TypeError(f"unknown option {name!r}; accepted: {', '.join(known)}")
+    variables = {option.variable for option in OPTIONS} | set(OTHERS)
+    for variable in sorted(environment):
+        if variable.startswith(PREFIX) and variable not in variables:
+            warnings.warn(f"{variable} is set but is no option of Sluice; accepted:"
+                          f" {', '.join(sorted(variables))}", stacklevel=3)
+    values = {}
+    for option in OPTIONS:
+        given = arguments.get(option.name)
+        if given is not None:
+            values[option.name] = _convert(option, given, option.name)
+        else:
+            text = environment.get(option.variable)
+            said = f"environment variable {option.variable}"
+            values[option.name] = _convert(option, text if text else None, said)
+    settings = Settings(**values)
+    _choices(settings)
+    return settings
+
+
+def table() -> Sequence[tuple[str, str, str, str]]:
+    """Rows of (variable, default, accepted, meaning), for the documentation."""
+    def shown(value: Any) -> str:
+        if value is None:
+            return "auto"
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+    return [(o.variable, shown(o.default), o.accepted, o.meaning) for o in OPTIONS]

@@ -1,0 +1,393 @@
+"""The hook's state: what happens to a bucket from the hook's call to its future's completion."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import math
+import os
+import threading
+import time
+import warnings
+import weakref
+from typing import Any, Sequence
+
+import torch
+import torch.distributed as dist
+
+import sluice
+from sluice.torch import _checkpoint, _native, _settings
+from sluice.torch._errors import SluiceError
+from sluice.torch._lanes import Lane
+from sluice.torch._ranks import Ranks
+from sluice.torch._tensors import Tensors
+
+log = logging.getLogger("sluice")
+
+HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
+Tensor = torch.Tensor
+
+
+class Work:
+    """One bucket on its way."""
+
+    def __init__(self, state: "State", bucket: dist.GradBucket, step: int) -> None:
+        self.step = step
+        self.index = bucket.index()
+        self.buffer = bucket.buffer()
+        self.error: BaseException | None = None
+        self.result = self.buffer
+        devices = [self.buffer.device] if self.buffer.is_cuda else None
+        self.future: torch.futures.Future = torch.futures.Future(devices=devices)
+        self.parts = 1
+        self.left = 1
+        self.jobs: ctypes.Array | None = None
+        self._packed: Tensor | None = None  # the slices that travel exactly, end to end
+        self._event: Any = None
+        self._floats: Tensor | None = None  # the buffer as float32 on the host, if it is not that
+        if self.buffer.is_cuda:
+            self._event = torch.cuda.Event()
+            self._event.record()
+        if self.understood:
+            self._slices = self._cut(bucket, state)
+
+    @property
+    def understood(self) -> bool:
+        dtype = self.buffer.dtype
+        return not self.buffer.is_sparse and (dtype == torch.float32 or dtype in HALVES)
+
+    def _cut(self, bucket: dist.GradBucket, state: "State") -> list[tuple[int, int, int]]:
+        """(tensor or EXACT, offset in the buffer, elements) of every parameter of the bucket."""
+        slices, at = [], 0
+        exact = self.step < state.settings.start_step
+        for parameter in bucket.parameters():
+            index = _native.EXACT if exact else state.tensors.index(parameter)
+            slices.append((index, at, parameter.numel()))
+            at += parameter.numel()
+        return slices
+
+    def unpack(self) -> int:
+        """Float32 on the host for every slice, as jobs; the number of elements. On a lane."""
+        floats = self._host_floats()
+        exact = sum(count for index, _, count in self._slices if index == _native.EXACT)
+        self._packed = torch.empty(exact, dtype=torch.float32)
+        base, packed, at = floats.data_ptr(), self._packed.data_ptr(), 0
+        jobs = []
+        for index, offset, count in self._slices:
+            address = base + 4 * offset
+            if index != _native.EXACT:
+                jobs.append((index, count, address, address))
+                continue
+            ctypes.memmove(packed + 4 * at, address, 4 * count)
+            at += count
+        if exact:
+            jobs.append((_native.EXACT, exact, packed, packed))
+        self.jobs = (_native.Job * len(jobs))(*jobs)
+        return floats.numel()
+
+    def _host_floats(self) -> Tensor:
+        if self.buffer.dtype == torch.float32 and not self.buffer.is_cuda:
+            return self.buffer
+        self._floats = torch.empty(self.buffer.numel(), dtype=torch.float32)
+        if self._event is not None:
+            self._event.synchronize()
+        host = self.buffer.cpu() if self.buffer.is_cuda else self.buffer
+        if host.dtype == torch.float32:
+            self._floats = host
+        else:
+            _native.check(_native.lib().sluice_widen(HALVES[host.dtype], host.data_ptr(),
+                                                     host.numel(), self._floats.data_ptr()))
+        return self._floats
+
+    def repack(self) -> bool:
+        """The means back into the buffer; whether any became infinite in half precision."""
+        floats = self.buffer if self._floats is None else self._floats
+        base, at = floats.data_ptr(), 0
+        for index, offset, count in self._slices:
+            if index == _native.EXACT:
+                ctypes.memmove(base + 4 * offset, self._packed.data_ptr() + 4 * at, 4 * count)
+                at += count
+        if self._floats is None:
+            return False
+        host, finite = floats, True
+        if self.buffer.dtype in HALVES:
+            host = torch.empty(floats.numel(), dtype=self.buffer.dtype)
+            _native.check(_native.lib().sluice_shorten(HALVES[host.dtype], floats.data_ptr(),
+                                                       floats.numel(), host.data_ptr()))
+            finite = bool(torch.isfinite(host).all())
+        self.buffer.copy_(host)
+        return not finite
+
+
+class State:
+    """State of the DDP communication hook; see `attach` for the options.
+
+    Made without a model (`SluiceState(codec=…)`), it starts at the first bucket.
+    """
+
+    def __init__(self, process_group: Any = None, **options: Any) -> None:
+        self.settings = _settings.make(options)
+        self._codec = _native.Codec(self.settings.codec)  # says early what is wrong with it
+        self.process_group = process_group
+        self._lock = threading.Lock()
+        self._at_rest = threading.Condition(self._lock)  # no bucket is on its way
+        self._pid = os.getpid()
+        self._started = False
+        self.detached = False
+        self._saved: Any = None  # what load_state_dict got for tensors that are not there yet
+        self._error: BaseException | None = None
+        self._warned: set[str] = set()
+        self.step = 0
+        self._sequence = 0
+        self._open = 0  # buckets of the step on their way
+        self._last_seen = False
+        self._digest = 0
+        self._infinite = 0
+        self._totals = dict.fromkeys(("steps", "buckets", "gradient_bytes", "skipped_steps",
+                                      "checks", "exact_buckets"), 0)
+        self._energies = [0.0, 0.0]
+        self._began = time.perf_counter()
+
+    # --- start and end ---
+
+    def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None) -> None:
+        """Makes process groups, memory and threads; every rank calls it, in the same order."""
+        settings = self.settings
+        self.ranks = Ranks(group or self.process_group, settings.lanes, settings.timeout,
+                           settings.backend)
+        codec = self._codec
+        facts = {**settings.shared(), "codec": codec.spec, "version": sluice.__version__,
+                 "all-gather into one tensor": self.ranks.gathers_flat,
+                 "parameters": [(name, list(p.shape)) for name, p in named]}
+        self.ranks.agree(facts)
+        if not codec.traits(self.ranks.size).feedback and settings.feedback != "none":
+            raise ValueError(f"feedback {settings.feedback!r} with codec {codec.spec!r} would"
+                             " diverge; accepted: none")
+        self.memory = _native.Memory(codec, self.ranks.rank, self.ranks.size, settings.seed,
+                                     settings.feedback)
+        self.tensors = Tensors(self.memory, settings)
+        self.tensors.add(named)
+        if self.tensors.unmatched and not named:
+            raise ValueError(f"exclude {sorted(self.tensors.unmatched)} of a hook that does not"
+                             " know its model's names; accepted: attach(model, exclude=…)")
+        if self.tensors.unmatched:
+            raise ValueError(f"exclude {sorted(self.tensors.unmatched)} matches no parameter;"
+                             f" accepted: names or patterns of {[n for n, _ in named][:20]}")
+        self._lanes = [Lane(i, self.ranks, self.memory) for i in range(settings.lanes)]
+        self._started = True
+        _running.add(self)
+        if self._saved is not None:
+            _checkpoint.load(self, self._saved)
+        if self.ranks.rank == 0:
+            log.info("sluice %s: %s, feedback %s, %d ranks, %d lanes over %s", sluice.__version__,
+                     codec.spec, settings.feedback, self.ranks.size, settings.lanes,
+                     settings.backend or "gloo")
+
+    def close(self) -> None:
+        """Ends the threads; buckets then go through the framework's own all-reduce."""
+        self.detached = True
+        _running.discard(self)
+        if self._started and os.getpid() == self._pid:
+            for lane in self._lanes:
+                lane.close()
+            if dist.is_initialized() and self._error is None:
+                self.ranks.close()
+
+    # --- buckets ---
+
+    def submit(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        """The hook: returns at once with a future of the averaged bucket."""
+        if os.getpid() != self._pid:
+            raise SluiceError("this process was forked after Sluice was attached; accepted: use it"
+                              " in the process that attached it")
+        if self._error is not None:
+            raise SluiceError(f"Sluice has failed before: {self._error}")
+        if not self._started:
+            self.start()
+        self._learn(bucket.parameters())
+        work = Work(self, bucket, self.step)
+        with self._lock:
+            self._open += 1
+            self._last_seen = bucket.is_last()
+        if work.understood:
+            self._send(work)
+        else:
+            self._send_plain(work)
+        return work.future.then(lambda _: _result(work))
+
+    def _learn(self, parameters: Sequence[Tensor]) -> None:
+        """Takes parameters on that are new, in the first step of a hook without its model.
+
+        The memory grows only while nothing is on its way.
+        """
+        if self.tensors.knows(parameters):
+            return
+        with self._at_rest:
+            self._at_rest.wait_for(lambda: self._open == 0)
+        first = len(self.tensors.names)
+        self.tensors.add_unnamed(parameters)
+        if self._saved is not None:
+            _checkpoint.restore_tensors(self, self._saved, first)
+
+    def _send(self, work: Work) -> None:
+        count = sum(part[2] for part in work._slices)
+        work.parts = work.left = max(1, -(-count // self.settings.parcel))
+        ready = threading.Event()
+        first = self._sequence
+        self._sequence += work.parts
+        for part in range(work.parts):
+            lane = self._lanes[(first + part) % len(self._lanes)]
+            lane.submit(lambda lane, part=part: self._run(lane, work, part, first + part, ready))
+
+    def _send_plain(self, work: Work) -> None:
+        kind = "sparse gradients" if work.buffer.is_sparse else f"gradients of {work.buffer.dtype}"
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(f"Sluice does not compress {kind}: they travel exactly; compressed are"
+                          " float32, bfloat16 and float16", stacklevel=2)
+        lane = self._lanes[self._sequence % len(self._lanes)]
+        self._sequence += 1
+        self._totals["exact_buckets"] += 1
+        lane.submit(lambda lane: self._run_plain(lane, work))
+
+    def _run(self, lane: Lane, work: Work, part: int, sequence: int, ready: Any) -> None:
+        """One parcel, on its lane. Part 0 lays out the jobs; the others wait for that."""
+        report = None
+        try:
+            if part == 0:
+                self._prepare(work, ready)
+            ready.wait()
+            if work.jobs is None:
+                raise work.error or SluiceError("the bucket could not be unpacked")
+            order = _native.Order(work.step, sequence, part, work.parts,
+                                  self._is_due(self.settings.check_every),
+                                  part == 0 and self._is_due(self.settings.probe_every))
+            report = lane.run(order, work.jobs, work.index)
+        except BaseException as error:
+            self._fail(lane, work, error)
+        self._part_done(work, report)
+
+    @staticmethod
+    def _prepare(work: Work, ready: Any) -> None:
+        try:
+            work.unpack()
+        finally:
+            ready.set()
+
+    def _run_plain(self, lane: Lane, work: Work) -> None:
+        try:
+            work.result = lane.plain(work.buffer, work.index, work.step)
+        except BaseException as error:
+            self._fail(lane, work, error)
+        self._part_done(work, None)
+
+    def _is_due(self, every: int) -> bool:
+        return every > 0 and self.step % every == 0
+
+    def _fail(self, lane: Lane, work: Work, error: BaseException) -> None:
+        self.ranks.tell(lane.position, error)
+        with self._lock:
+            work.error = work.error or error
+            self._error = self._error or error
+        log.error("sluice: %s", error)
+
+    def _part_done(self, work: Work, report: _native.Report | None) -> None:
+        with self._lock:
+            if report is not None:
+                self._digest = (self._digest + report.digest) % (1 << 64)
+                self._infinite += report.infinite
+                if math.isfinite(report.error_energy + report.exact_energy):
+                    self._energies[0] += report.error_energy
+                    self._energies[1] += report.exact_energy
+            work.left -= 1
+            if work.left:
+                return
+        try:
+            if work.error is None and work.jobs is not None:
+                overflowed = work.repack()
+                with self._lock:
+                    self._infinite += int(overflowed)
+        except BaseException as error:
+            work.error = error
+        self._bucket_done(work)
+
+    def _bucket_done(self, work: Work) -> None:
+        with self._lock:
+            self._open -= 1
+            ends = self._open == 0 and self._last_seen
+            self._totals["buckets"] += 1
+            self._totals["gradient_bytes"] += 0 if work.jobs is None else \
+                sum(4 * job.count for job in work.jobs)
+            if self._open == 0:
+                self._at_rest.notify_all()
+        # Whoever is last ends the step before its future completes: the next step's first bucket
+        # can come only after that.
+        if ends and work.error is None:
+            try:
+                self._end_step()
+            except BaseException as error:
+                self._fail(self._lanes[0], work, error)
+        work.future.set_result(None)
+
+    def _end_step(self) -> None:
+        if self._infinite and self.settings.feedback != "none":
+            self.memory.undo_step()
+        else:
+            self.memory.end_step()
+        self._totals["skipped_steps"] += int(self._infinite > 0)
+        if self._is_due(self.settings.check_every):
+            self._totals["checks"] += 1
+            self.ranks.compare(f"the mean of step {self.step}", self._digest)
+        self._totals["steps"] += 1
+        self._digest = self._infinite = 0
+        self._last_seen = False
+        self.step += 1
+
+    # --- for the user ---
+
+    def stats(self) -> dict[str, Any]:
+        """What happened so far on this rank: bytes, seconds by phase, the error as measured."""
+        figures = [lane.figures for lane in self._lanes] if self._started else []
+        sent = sum(f.bytes_sent for f in figures)
+        size = self.ranks.size if self._started else 1
+        ring = self._totals["gradient_bytes"] * 2 * (size - 1) / size
+        error, exact = self._energies
+        return {
+            **self._totals,
+            "bytes_sent": sent,
+            "bytes_received": sum(f.bytes_received for f in figures),
+            "collectives": sum(f.collectives for f in figures),
+            "ratio": ring / sent if sent else None,
+            "seconds": {phase: sum(f.seconds[phase] for f in figures)
+                        for phase in ("encode", "network", "combine", "decode")},
+            "vnmse": error / exact if exact else None,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Residuals, codec state and step of this rank, as tensors and plain values."""
+        if not self._started and self._saved is not None:
+            return self._saved
+        return _checkpoint.save(self)
+
+    def load_state_dict(self, saved: Any) -> None:
+        """What state_dict() gave on this rank, or a list of what it gave on all ranks of a job with
+        another number of them: the sum of residuals is kept then."""
+        self._saved = saved
+        if self._started:
+            _checkpoint.load(self, saved)
+
+
+def _result(work: Work) -> Tensor:
+    if work.error is not None:
+        raise work.error
+    return work.result
+
+
+_running: "weakref.WeakSet[State]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for state in list(_running):
+        state.close()

@@ -1,0 +1,71 @@
+"""Which parameters are compressed, and names that survive bucket rebuilds and restarts."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from typing import Iterable
+
+import torch
+
+from sluice.torch import _native
+from sluice.torch._settings import Settings
+
+def plain_name(name: str) -> str:
+    """The name without what torch.compile puts into it."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def tensor_id(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+class Tensors:
+    """The parameters of a model; those that are compressed are tensors of the memory."""
+
+    def __init__(self, memory: _native.Memory, settings: Settings) -> None:
+        self._memory = memory
+        self._settings = settings
+        self._indexes: dict[int, int] = {}  # id() of a parameter -> tensor, or EXACT
+        self._kept: list[torch.Tensor] = []  # keeps the id()s valid
+        self.names: list[str] = []  # of the memory's tensors
+        self.unmatched = set(settings.exclude)
+
+    def knows(self, parameters: Iterable[torch.Tensor]) -> bool:
+        return all(id(parameter) in self._indexes for parameter in parameters)
+
+    def add_unnamed(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Parameters of a hook without its model, which get numbers for names.
+
+        DDP hands the buckets of the first step over in the same order on every rank and after
+        every restart.
+        """
+        new = [p for p in parameters if id(p) not in self._indexes]
+        self.add((f"parameter.{len(self._kept) + i}", p) for i, p in enumerate(new))
+
+    def add(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+        infos = []
+        for name, parameter in list(named):
+            name = plain_name(name)
+            self._kept.append(parameter)
+            if self._stays_exact(name, parameter):
+                self._indexes[id(parameter)] = _native.EXACT
+                continue
+            rows = parameter.shape[0] if parameter.dim() > 1 else 1
+            self._indexes[id(parameter)] = len(self.names)
+            self.names.append(name)
+            infos.append(_native.TensorInfo(tensor_id(name), rows, parameter.numel() // rows))
+        if len(set(self.names)) != len(self.names):
+            twice = sorted({name for name in self.names if self.names.count(name) > 1})
+            raise ValueError(f"parameter names are not unique: {', '.join(twice)}")
+        self._memory.add(infos)
+
+    def _stays_exact(self, name: str, parameter: torch.Tensor) -> bool:
+        matched = [p for p in self._settings.exclude if name == p or fnmatch.fnmatchcase(name, p)]
+        self.unmatched.difference_update(matched)
+        small = parameter.dim() < 2 or parameter.numel() < self._settings.min_size
+        return bool(matched) or small or parameter.numel() == 0
+
+    def index(self, parameter: torch.Tensor) -> int:
+        """The memory's tensor of a parameter, or EXACT."""
+        return self._indexes[id(parameter)]

@@ -1,0 +1,411 @@
+"""Cases on mistakes: wrong use, wrong values, ranks that disagree, saved states that do not fit."""
+
+import io
+import math
+import os
+import warnings
+from unittest import mock
+
+import ddp_kit as kit
+import torch
+from ddp_kit import case
+
+import sluice
+import sluice.torch
+from sluice.torch import SluiceError, SluiceState, hook
+
+WIDE = {"wide": (33, 129)}
+SOON = 8.0  # seconds: a limit where a fault would make ranks wait for each other
+
+
+def sheet():
+    return kit.wrap(kit.Sheet(WIDE))
+
+
+# --- wrong use ---
+
+
+@case
+def attach_wants_a_ddp_model(rank, size):
+    for wrong, name in ((kit.net(), "torch.nn.modules.container.Sequential"), (None, "NoneType"),
+                        (7, "int"), (torch.zeros(3), "Tensor")):
+        with kit.fails(TypeError, name, "accepted", "DistributedDataParallel"):
+            kit.attach(wrong)
+
+
+@case
+def attach_works_once(rank, size):
+    ddp, _ = kit.attached(kit.Sheet(WIDE), "f32", min_size=0)
+    with kit.fails(SluiceError, "attached", "already", "accepted"):
+        kit.attach(ddp, "f32")
+    kit.check_same(kit.backward(ddp, kit.gradients(rank, 0, WIDE)),
+                   kit.exact_means(size, 0, WIDE), "after the refusal")
+
+
+@case
+def attach_after_a_backward_pass_is_refused(rank, size):
+    ddp = sheet()
+    ddp(kit.gradients(rank, 0, WIDE)).backward()
+    with kit.fails(SluiceError, "after a backward pass", "accepted"):
+        kit.attach(ddp)
+
+
+@case
+def attach_beside_another_hook_is_refused(rank, size):
+    ddp = sheet()
+    ddp.register_comm_hook(SluiceState(codec="f32"), hook)
+    with kit.fails(SluiceError, "hook"):
+        kit.attach(ddp, "f32")
+    assert not kit.lane_threads()
+
+
+@case
+def attach_before_init_process_group_is_refused(rank, size):
+    state = SluiceState(codec="f32")
+    torch.distributed.barrier()  # Nobody still connects to the group that goes away.
+    torch.distributed.destroy_process_group()
+    with kit.fails(SluiceError, "not initialised", "accepted", "init_process_group"):
+        state.start()
+
+
+# --- wrong values ---
+
+BAD_CODECS = {"tyde": ("tyde", "tide"), "": ("accepted",), "tide:bits=9": ("9", "1 to 8"),
+              "tide:bots=4": ("bots", "bits"), "tide:bits=x": ("x", "1 to 8"),
+              "f32\0": ("f32",)}
+BAD_VALUES = {
+    "feedback": ("efx", "EF", 1),
+    "exclude": (5, 1.5),
+    "min_size": (-1, 2**40 + 1, "many", 1.5, True, math.inf, math.nan, [3]),
+    "start_step": (-1, 2**40 + 1, "late", 1.5, False),
+    "seed": (-1, 2**63, "x", 0.5),
+    "lanes": (0, 17, "two", 2.5, True, math.inf, math.nan, b"2"),
+    "parcel": (4095, 2**28 + 1, "", "x"),
+    "timeout": (0, 0.05, -1, 86401, math.inf, math.nan, "soon", True),
+    "check_every": (-1, 2**31 + 1, "x"),
+    "probe_every": (-1, 2**31 + 1, "x"),
+    "backend": ("mpi", "GLOO", 3),
+}
+
+
+@case
+def an_unknown_codec_is_refused_with_what_there_is(rank, size):
+    for spec, parts in BAD_CODECS.items():
+        with kit.fails(ValueError, *parts):
+            kit.attach(sheet(), spec)
+
+
+@case
+def an_unknown_option_is_refused_with_those_there_are(rank, size):
+    with kit.fails(TypeError, "'codecs'", "accepted", "codec", "probe_every"):
+        kit.attach(sheet(), codecs="tide")
+    with kit.fails(TypeError, "'bits'", "accepted", "min_size"):
+        SluiceState(bits=4)
+
+
+@case
+def values_out_of_range_are_refused_with_what_is_accepted(rank, size):
+    accepted = {row[0]: row[2] for row in sluice.torch.environment_table()}
+    for option, values in BAD_VALUES.items():
+        for value in values:
+            try:
+                with kit.fails(ValueError, option, repr(value), "accepted",
+                               accepted[f"SLUICE_{option.upper()}"]):
+                    kit.attach(sheet(), "f32", **{option: value})
+            except BaseException as error:
+                raise AssertionError(f"{option}={value!r}: {error!r}") from error
+    assert not kit.lane_threads()
+
+
+@case
+def variables_out_of_range_are_refused_with_what_is_accepted(rank, size):
+    accepted = {row[0]: row[2] for row in sluice.torch.environment_table()}
+    texts = {"feedback": ["efx"], "min_size": ["-1", "many", "1.5"], "start_step": ["x"],
+             "seed": ["-1"], "lanes": ["0", "17", "two"], "parcel": ["1"], "timeout": ["inf", "x"],
+             "check_every": ["-1"], "probe_every": ["x"], "backend": ["mpi"]}
+    for option, values in texts.items():
+        variable = f"SLUICE_{option.upper()}"
+        for value in values:
+            with mock.patch.dict(os.environ, {variable: value}):
+                # Of choices the option is named, of numbers the variable.
+                named = option if option in ("feedback", "backend") else variable
+                with kit.fails(ValueError, named, repr(value), "accepted", accepted[variable]):
+                    SluiceState()
+    with mock.patch.dict(os.environ, {"SLUICE_CODEC": "tyde"}):
+        with kit.fails(ValueError, "tyde", "tide"):
+            SluiceState()
+
+
+@case
+def an_unknown_variable_warns(rank, size):
+    with mock.patch.dict(os.environ, {"SLUICE_CODECS": "f32", "SLUICE_X": "1"}):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            SluiceState()
+    said = [str(w.message) for w in caught]
+    assert len(said) == 2 and "SLUICE_CODECS" in said[0] and "SLUICE_X" in said[1], said
+    assert all("SLUICE_CODEC," in text and "SLUICE_LIBRARY" in text for text in said), said
+
+
+@case
+def exclude_that_matches_nothing_is_refused(rank, size):
+    with kit.fails(ValueError, "'wyde'", "matches no parameter", "accepted", "wide"):
+        kit.attach(sheet(), "f32", exclude=["wyde", "wi*"])
+    with kit.fails(ValueError, "'bias*'", "matches no parameter"):
+        kit.attach(sheet(), "f32", exclude="wide,bias*")
+
+
+@case
+def feedback_that_would_diverge_is_refused(rank, size):
+    with kit.fails(ValueError, "'ef'", "thc:bits=1", "diverge", "accepted: none"):
+        kit.attach(sheet(), "thc:bits=1", feedback="ef")
+
+
+# --- ranks that disagree ---
+
+DIFFERENT = {
+    "codec": ("tide:bits=4", "tide:bits=3", "'tide'", "'tide:bits=3'"),
+    "feedback": ("none", "ef"), "exclude": ([], ["wide"]), "min_size": (0, 1),
+    "start_step": (0, 7), "seed": (1, 2), "parcel": (4096, 8192), "timeout": (SOON, SOON + 1),
+    "check_every": (50, 51), "probe_every": (50, 0),
+}
+
+
+def disagree(rank, size, option, usual, odd, *shown):
+    """The text of the error, after looking for what it must name."""
+    values = shown or (repr(usual), repr(odd))
+    options = {"codec": "f32", "timeout": SOON, option: odd if rank == size - 1 else usual}
+    with kit.fails(SluiceError, f"disagree on {option}", *values, f"rank {size - 1}",
+                   "accepted") as caught:
+        kit.attach(sheet(), **options)
+    return caught.text
+
+
+@case
+def ranks_with_different_options_all_say_so(rank, size):
+    said = {option: disagree(rank, size, option, *row) for option, row in DIFFERENT.items()}
+    ddp, _ = kit.attached(kit.Sheet(WIDE), "f32", min_size=0)
+    kit.check_same(kit.backward(ddp, kit.gradients(rank, 0, WIDE)),
+                   kit.exact_means(size, 0, WIDE), "after all that")
+    return said
+
+
+@case
+def ranks_with_equal_codecs_in_other_words_agree(rank, size):
+    kit.attach(sheet(), "tide" if rank else "tide:bits=4")
+
+
+@case
+def every_rank_with_another_seed_is_named_with_its_own(rank, size):
+    with kit.fails(SluiceError, *(f"{100 + r}" for r in range(size)),
+                   *(f"rank {r}" for r in range(size) if size == 2)) as caught:
+        kit.attach(sheet(), "f32", seed=100 + rank, timeout=SOON)
+    return caught.text
+
+
+@case
+def ranks_with_different_versions_all_say_so(rank, size):
+    version = "9.9.9" if rank == size - 1 else "0.0.1"
+    with mock.patch.object(sluice, "__version__", version, create=True):
+        with kit.fails(SluiceError, "version", "0.0.1", "9.9.9", f"rank {size - 1}") as caught:
+            kit.attach(sheet(), "f32", timeout=SOON)
+    return caught.text
+
+
+@case
+def ranks_with_different_parameters_all_say_so(rank, size):
+    name = "odd" if rank == size - 1 else "usual"
+    with kit.fails(SluiceError, "parameters", "odd", "usual", f"rank {size - 1}") as caught:
+        kit.attach(kit.wrap(kit.Sheet({name: (33, 129)})), "f32", timeout=SOON)
+    return caught.text
+
+
+@case
+def ranks_with_different_lanes_all_say_so(rank, size):
+    return disagree(rank, size, "lanes", 3, 1)
+
+
+@case
+def ranks_disagree_where_one_would_be_refused(rank, size):
+    with kit.fails(SluiceError, "feedback", "'none'", "'ef'", f"rank {size - 1}") as caught:
+        kit.attach(sheet(), "thc:bits=1", timeout=SOON,
+                   feedback="ef" if rank == size - 1 else "none")
+    return caught.text
+
+
+@case(sizes=(3,))
+def a_rank_whose_result_differs_is_named_on_every_rank(rank, size):
+    ddp, handle = kit.attached(kit.net(), "tide", min_size=0, check_every=2, lanes=3,
+                               ddp={"bucket_cap_mb": 0.01})
+    state, end_step = handle.state, handle.state._end_step
+
+    def tampered():
+        state._digest ^= int(rank == 1 and state.step == 2)
+        end_step()
+
+    state._end_step = tampered
+    kit.train(ddp, rank, 2)
+    with kit.fails(Exception, "ranks disagree", "step 2", "of rank 1 differs") as caught:
+        kit.train(ddp, rank, 1, first=2)
+    with kit.fails(Exception, "failed before", "of rank 1 differs"):
+        kit.train(ddp, rank, 1, first=3)
+    return "of rank 1 differs" in caught.text
+
+
+@case
+def results_are_compared_every_so_many_steps(rank, size):
+    for every, checks in ((0, 0), (1, 5), (2, 3), (50, 1)):
+        ddp, handle = kit.attached(kit.Sheet(WIDE), "tide", min_size=0, check_every=every)
+        for step in range(5):
+            kit.backward(ddp, kit.gradients(rank, step, WIDE))
+        assert handle.stats()["checks"] == checks, (every, handle.stats())
+
+
+# --- saved states ---
+
+
+def saved(rank, steps=2, codec="tide:scales=previous", feedback="ef"):
+    """(handle, state_dict() as it was a step ago), so that a load that is half done shows."""
+    ddp, handle = kit.attached(kit.net(), codec, feedback=feedback, min_size=0)
+    kit.train(ddp, rank, steps)
+    state = handle.state_dict()
+    kit.train(ddp, rank, 1, first=steps)
+    return handle, state
+
+
+def is_plain(value):
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_plain(one) for key, one in value.items())
+    return type(value) in (str, int, float, bool, torch.Tensor)
+
+
+@case
+def a_saved_state_is_plain_values_that_weights_only_loads(rank, size):
+    handle, state = saved(rank)
+    assert is_plain(state), state
+    names = {name for name, p in kit.net().named_parameters() if p.dim() > 1}
+    assert set(state["residuals"]) == set(state["states"]) == names, state.keys()
+    assert (state["step"], state["rank"], state["world"]) == (2, rank, size), state
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    loaded = torch.load(file, **kit.WEIGHTS_ONLY)
+    check_equal(loaded, state)
+    handle.load_state_dict(loaded)
+    check_equal(handle.state_dict(), state)
+
+
+def check_equal(got, wanted):
+    assert got.keys() == wanted.keys(), (got.keys(), wanted.keys())
+    for key, value in wanted.items():
+        if isinstance(value, dict):
+            check_equal(got[key], value)
+        elif isinstance(value, torch.Tensor):
+            assert kit.same_bits(got[key], value), key
+        else:
+            assert got[key] == value, (key, got[key], value)
+
+
+def refuses(handle, state, *parts):
+    before = handle.state_dict()
+    try:
+        with kit.fails(ValueError, *parts):
+            handle.load_state_dict(state)
+    except BaseException as error:
+        raise AssertionError(f"looking for {parts}: {error!r}") from error
+    check_equal(handle.state_dict(), before)
+
+
+@case
+def a_state_of_another_codec_feedback_rank_or_world_is_refused(rank, size):
+    handle, state = saved(rank)
+    other = (rank + 1) % size
+    refuses(handle, {**state, "codec": "tide:bits=3"}, "codec", "'tide:bits=3'", "accepted",
+            "tide:scales=previous")
+    refuses(handle, {**state, "feedback": "none"}, "feedback", "'none'", "accepted", "'ef'")
+    refuses(handle, {**state, "rank": other}, f"rank {other}", "accepted", f"rank {rank}")
+    refuses(handle, {**state, "world": size + 1}, f"{size + 1}", "accepted")
+    refuses(handle, [{**state, "world": size + 1, "rank": r} for r in range(size)], "accepted")
+    refuses(handle, {**state, "version": 99}, "version 99", "accepted")
+    mixed = [{**state, "world": size + 1, "rank": r} for r in range(size + 1)]
+    mixed[-1]["codec"] = "tide:bits=3"
+    refuses(handle, mixed, "codec", "'tide:bits=3'")
+    mixed[-1]["codec"] = state["codec"]
+    mixed[-1]["step"] += 1
+    refuses(handle, mixed, "step")
+
+
+@case
+def something_that_is_no_state_is_refused(rank, size):
+    handle, state = saved(rank)
+    for wrong in (5, "state", [], [5], {}, [None], (state, 5)):
+        refuses(handle, wrong, "accepted")
+    for key in state:
+        refuses(handle, {name: value for name, value in state.items() if name != key}, key)
+
+
+@case
+def a_damaged_state_is_refused_and_changes_nothing(rank, size):
+    handle, state = saved(rank)
+    name = next(reversed(state["residuals"]))
+    for part in ("residuals", "states"):
+        for damaged in (state[part][name][:-1], state[part][name].repeat(2), 7, None):
+            refuses(handle, {**state, part: {**state[part], name: damaged}}, name, "accepted")
+        refuses(handle, {**state, part: {**state[part], "stranger": state[part][name]}}, "stranger")
+        fewer = {key: value for key, value in state[part].items() if key != name}
+        refuses(handle, {**state, part: fewer}, name)
+    refuses(handle, {**state, "model": torch.zeros(state["model"].numel() + 1, dtype=torch.uint8)},
+            "model", "accepted")
+    for step in (-1, "3", None, 1.5):
+        refuses(handle, {**state, "step": step}, "step", repr(step))
+
+
+@case
+def a_state_that_never_ran_saves_and_loads(rank, size):
+    fresh = SluiceState(codec="f32").state_dict()
+    assert is_plain(fresh) and fresh["step"] == 0, fresh
+    other = SluiceState(codec="f32")
+    other.load_state_dict(fresh)
+    check_equal(other.state_dict(), fresh)
+    assert other.stats()["steps"] == 0 and other.stats()["ratio"] is None, other.stats()
+    other.close()
+
+
+@case
+def a_state_that_was_loaded_and_not_yet_used_saves_what_it_loaded(rank, size):
+    _, state = saved(rank)
+    pending = SluiceState(codec=state["codec"], feedback="ef", min_size=0)
+    pending.load_state_dict(state)
+    check_equal(pending.state_dict(), state)
+
+
+@case
+def the_plain_pair_resumes_from_a_saved_state(rank, size):
+    """Also where compression starts after DDP rebuilt its buckets, in another order, and where the
+    hook learns of the parameters bucket by bucket."""
+    shapes = {name: (64, 64) for name in ("one", "two", "three")}
+    order = ("two", "three", "one")  # of use, which is not the order of declaration
+
+    def pair(saved, start_step, many):
+        ddp = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=many)
+        state = SluiceState(codec="tide:bits=2", feedback="ef", min_size=0, lanes=2,
+                            start_step=start_step, timeout=kit.TIMEOUT)
+        kit.launch.later(state.close)
+        if saved is not None:
+            state.load_state_dict(saved)
+        ddp.register_comm_hook(state, hook)
+        return ddp, state
+
+    def steps(ddp, numbers):
+        for number in numbers:
+            given = kit.gradients(rank, number, shapes)
+            got = kit.backward(ddp, {name: (k + 1) * given[name] for k, name in enumerate(order)})
+        return got
+
+    for start_step, many in ((0, False), (2, False), (0, True)):
+        ddp, state = pair(None, start_step, many)
+        steps(ddp, range(4))
+        half = state.state_dict()
+        wanted = steps(ddp, range(4, 6))
+        ddp, state = pair(half, start_step, many)
+        kit.check_same(steps(ddp, range(4, 6)), wanted, f"start_step {start_step}, many {many}")

@@ -1,0 +1,168 @@
+"""Cases on ranks that die, fail, stop or never come; a launch each, since none goes on after it.
+
+What the other ranks say is returned: the type of the exception and its text, causes included.
+"""
+
+import datetime
+import os
+import signal
+import threading
+
+import ddp_kit as kit
+import torch.distributed as dist
+
+import sluice.torch
+from sluice.torch import SluiceState, hook
+
+VICTIM = 1
+STEP = 2  # DDP has rebuilt its buckets by then
+TIMEOUT = 4.0
+OPTIONS = {"codec": "tide", "min_size": 0, "timeout": TIMEOUT, "lanes": 2, "check_every": 0}
+
+
+def survive(ddp, rank):
+    """Trains until something is raised; what that is."""
+    try:
+        kit.train(ddp, rank, STEP + 3)
+    except Exception as error:
+        return said(error)
+    return ["nothing", "was raised"]
+
+
+def said(error):
+    texts, cause = [], error
+    while cause is not None:
+        texts.append(f"{type(cause).__name__}: {cause}")
+        cause = cause.__cause__ or cause.__context__
+    return [type(error).__name__, "\n".join(texts)]
+
+
+def make(**options):
+    return kit.attached(kit.net(), ddp={"bucket_cap_mb": 0.02}, **{**OPTIONS, **options})
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop():
+    threading.Event().wait()
+
+
+def fault_at_second_bucket(handle, fault):
+    """The fault comes after the hook ran for one bucket of the step."""
+    state, submit = handle.state, handle.state.submit
+
+    def watched(bucket):
+        if state.step == STEP and bucket.index() == 1:
+            fault()
+        return submit(bucket)
+
+    state.submit = watched
+
+
+def killed_between_buckets(rank, size):
+    ddp, handle = make()
+    if rank == VICTIM:
+        fault_at_second_bucket(handle, die)
+    return survive(ddp, rank)
+
+
+def rank_0_killed_between_buckets(rank, size):
+    ddp, handle = make()
+    if rank == 0:
+        fault_at_second_bucket(handle, die)
+    return survive(ddp, rank)
+
+
+def rank_0_killed_with_the_store(rank, size):
+    """As with init_method env:// without torchrun: rank 0 is the host of the store."""
+    files = dist.distributed_c10d._get_default_store()
+    wait = datetime.timedelta(seconds=30)
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, size, True, wait, wait_for_workers=False)
+        files.set("port", str(store.port))
+    else:
+        port = int(files.get("port"))
+        store = dist.TCPStore("127.0.0.1", port, size, False, wait, wait_for_workers=False)
+    # Nobody gives up a group that another still connects to.
+    files.set(f"up/{rank}", "1")
+    files.wait([f"up/{other}" for other in range(size)], wait)
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=wait)
+    return rank_0_killed_between_buckets(rank, size)
+
+
+def killed_while_attaching(rank, size):
+    """Between the ranks' meeting and their agreement."""
+    if rank == VICTIM:
+        sluice.torch._ranks.Ranks.agree = lambda *_: die()
+    try:
+        make()
+    except Exception as error:
+        return said(error)
+    return ["nothing", "was raised"]
+
+
+def stops_between_buckets(rank, size):
+    ddp, handle = make()
+    if rank == VICTIM:
+        fault_at_second_bucket(handle, stop)
+    return survive(ddp, rank)
+
+
+def raises_between_steps(rank, size):
+    ddp, _ = make()
+    if rank == VICTIM:
+        kit.train(ddp, rank, STEP)
+        raise OSError("the disk is full")
+    return survive(ddp, rank)
+
+
+def killed_before_results_are_compared(rank, size):
+    ddp, handle = make(check_every=STEP)
+    compare = handle.state.ranks.compare
+
+    def watched(*arguments):
+        if rank == VICTIM and handle.state.step == STEP:
+            die()
+        return compare(*arguments)
+
+    handle.state.ranks.compare = watched
+    return survive(ddp, rank)
+
+
+def killed_in_a_ring(rank, size):
+    """An all-gather of Gloo is a ring: of four ranks, one is no neighbour of the victim, and waits
+    for one that is. It is not missing, however long its time-out."""
+    ddp, handle = make(lanes=1, timeout=40.0)
+    lane, = handle.state._lanes
+    collective = lane._collective
+
+    def watched(name, where, run):
+        if rank == VICTIM and handle.state.step == STEP and name == "all-gather":
+            die()
+        collective(name, where, run)
+
+    lane._collective = watched
+    return survive(ddp, rank)
+
+
+def never_attaches(rank, size):
+    ddp = kit.wrap(kit.net())
+    if rank == VICTIM:
+        stop()
+    try:
+        kit.attach(ddp, **OPTIONS)
+    except Exception as error:
+        return said(error)
+    return ["nothing", "was raised"]
+
+
+def plain_pair_of_which_one_rank_has_no_hook(rank, size):
+    """As above, where the state starts at the first bucket, in the middle of a backward pass."""
+    ddp = kit.wrap(kit.net())
+    if rank == VICTIM:
+        stop()
+    ddp.register_comm_hook(SluiceState(**OPTIONS), hook)
+    return survive(ddp, rank)

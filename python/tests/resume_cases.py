@@ -1,0 +1,149 @@
+"""Cases on checkpoints: what a job saves, and what another job makes of it.
+
+They meet in the folder that the environment variable RESUME_FOLDER names.
+"""
+
+import os
+import pathlib
+
+import ddp_kit as kit
+import torch
+
+STEPS = 20
+CAP = {"bucket_cap_mb": 0.02}
+SETUPS = {
+    "ef": {"codec": "tide:bits=3", "feedback": "ef", "min_size": 0},
+    "previous": {"codec": "tide:scales=previous", "feedback": "ef", "min_size": 0},
+    "forgetful": {"codec": "tide:scales=previous", "feedback": "none", "min_size": 0},
+}
+
+
+def folder():
+    return pathlib.Path(os.environ["RESUME_FOLDER"])
+
+
+def make(setup):
+    """DDP model with Adam, whose state must survive too; and a list of the buckets of each step."""
+    ddp, handle = kit.attached(kit.net(), ddp=CAP, **SETUPS[setup])
+    seen, submit = [], handle.state.submit
+
+    def watched(bucket):
+        if not seen or seen[-1][-1] is None:
+            seen.append([])
+        seen[-1].append([tuple(p.shape) for p in bucket.parameters()])
+        if bucket.is_last():
+            seen[-1].append(None)
+        return submit(bucket)
+
+    handle.state.submit = watched
+    return ddp, handle, torch.optim.Adam(ddp.parameters(), lr=0.01), seen
+
+
+def check_rebuilt(seen):
+    assert len(seen) > 2 and seen[0] != seen[1] and seen[1] == seen[-1], seen[:3]
+    assert len(seen[1]) > 3, f"few buckets: {seen[1]}"
+
+
+def ends(ddp, optimizer):
+    """Digests of parameters and of the optimizer's tensors."""
+    moments = {f"{index}.{name}": value for index, state in optimizer.state_dict()["state"].items()
+               for name, value in state.items() if isinstance(value, torch.Tensor)}
+    assert moments
+    return [kit.bits(ddp), kit.bits(moments)]
+
+
+def save(ddp, handle, optimizer, name, rank):
+    """In two files: weights_only of an old torch loads no optimizer."""
+    torch.save({"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict()},
+               folder() / f"{name}-{rank}.pt")
+    torch.save(handle.state_dict(), folder() / f"{name}-{rank}-sluice.pt")
+
+
+def load(name, rank):
+    saved = torch.load(folder() / f"{name}-{rank}.pt",
+                       **(kit.WEIGHTS_ONLY if kit.TORCH >= (2, 0) else {}))
+    saved["sluice"] = torch.load(folder() / f"{name}-{rank}-sluice.pt", **kit.WEIGHTS_ONLY)
+    return saved
+
+
+def whole_and_half(rank, size):
+    """20 steps in one go; and 10 steps, then a checkpoint."""
+    ends_of = {}
+    for setup in SETUPS:
+        ddp, _, optimizer, seen = make(setup)
+        kit.train(ddp, rank, STEPS, optimizer)
+        check_rebuilt(seen)
+        ends_of[setup] = ends(ddp, optimizer)
+        ddp, handle, optimizer, seen = make(setup)
+        kit.train(ddp, rank, STEPS // 2, optimizer)
+        check_rebuilt(seen)
+        save(ddp, handle, optimizer, setup, rank)
+    return ends_of
+
+
+def other_half(rank, size):
+    """10 steps on from the checkpoint, in a process that has seen nothing else."""
+    ends_of = {}
+    for setup in SETUPS:
+        ddp, handle, optimizer, seen = make(setup)
+        saved = load(setup, rank)
+        ddp.module.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        handle.load_state_dict(saved["sluice"])
+        assert handle.state.step == STEPS // 2, handle.state.step
+        kit.train(ddp, rank, STEPS // 2, optimizer, first=STEPS // 2)
+        check_rebuilt(seen)
+        ends_of[setup] = ends(ddp, optimizer)
+    return ends_of
+
+
+def half_without_sluice_state(rank, size):
+    """The same without Sluice's part of the checkpoint, which must end elsewhere."""
+    ends_of = {}
+    for setup in SETUPS:
+        ddp, _, optimizer, _ = make(setup)
+        saved = load(setup, rank)
+        ddp.module.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        kit.train(ddp, rank, STEPS // 2, optimizer, first=STEPS // 2)
+        ends_of[setup] = ends(ddp, optimizer)
+    return ends_of
+
+
+# --- another number of ranks ---
+
+
+def save_for_another_world(rank, size):
+    ddp, handle, optimizer, _ = make("ef")
+    kit.train(ddp, rank, 5, optimizer)
+    save(ddp, handle, optimizer, f"of-{size}", rank)
+    return ends(ddp, optimizer)
+
+
+def _load_world(rank, size, old):
+    ddp, handle, optimizer, _ = make("ef")
+    everybody = [load(f"of-{old}", r) for r in range(old)]
+    ddp.module.load_state_dict(everybody[0]["model"])
+    optimizer.load_state_dict(everybody[0]["optimizer"])
+    handle.load_state_dict([one["sluice"] for one in everybody])
+    before = [one["sluice"]["residuals"] for one in everybody]
+    for name, mine in handle.state_dict()["residuals"].items():
+        total = mine.double()
+        torch.distributed.all_reduce(total)
+        wanted = sum(one[name].double() for one in before)
+        # A rank adds at most old others in float32: a rounding each, of at most the sum of sizes.
+        bound = old * 2.0**-24 * sum(one[name].double().abs() for one in before)
+        assert wanted.abs().max() > 0, name
+        assert ((total - wanted).abs() <= bound).all(), name
+    assert handle.state.step == 5, handle.state.step
+    kit.train(ddp, rank, 5, optimizer, first=5)
+    assert handle.stats()["steps"] == 5 and handle.state.step == 10
+    return ends(ddp, optimizer)
+
+
+def from_4_to_2(rank, size):
+    return _load_world(rank, size, 4)
+
+
+def from_2_to_3(rank, size):
+    return _load_world(rank, size, 2)

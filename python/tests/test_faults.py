@@ -1,0 +1,112 @@
+"""Ranks that die, fail, stop or never come: the others say who, where and when, and do not hang.
+
+    SLUICE_LIBRARY=build/release/libsluice.so PYTHONPATH=python python python/tests/test_faults.py
+
+That nobody hangs is seen by the launcher, which gives up after LIMIT seconds.
+"""
+
+import concurrent.futures
+import re
+import unittest
+
+from fault_cases import STEP, VICTIM
+from launch import launch
+
+LIMIT = 90.0
+LAUNCHES_AT_ONCE = 2  # they wait more than they work
+
+# Case, ranks, the victim, how it ends.
+KILLED, FAILED, STOPPED = "died of signal 9", "the disk is full", "was killed by the launcher,"
+PLAN = {
+    "killed_between_buckets": (3, VICTIM, KILLED),
+    "rank_0_killed_between_buckets": (3, 0, KILLED),
+    "rank_0_killed_with_the_store": (3, 0, KILLED),
+    "killed_while_attaching": (3, VICTIM, KILLED),
+    "killed_in_a_ring": (4, VICTIM, KILLED),
+    "killed_before_results_are_compared": (3, VICTIM, KILLED),
+    "raises_between_steps": (3, VICTIM, FAILED),
+    "stops_between_buckets": (3, VICTIM, STOPPED),
+    "never_attaches": (3, VICTIM, STOPPED),
+    "plain_pair_of_which_one_rank_has_no_hook": (3, VICTIM, STOPPED),
+}
+
+
+class Faults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with concurrent.futures.ThreadPoolExecutor(LAUNCHES_AT_ONCE) as pool:
+            futures = {}
+            for name, (size, victim, how) in PLAN.items():
+                futures[name] = pool.submit(launch, size, [f"fault_cases.{name}"], timeout=LIMIT,
+                                            expendable=[victim] if how is STOPPED else [])
+            cls.reports = {name: future.result()[f"fault_cases.{name}"]
+                           for name, future in futures.items()}
+
+    def survivors(self, name):
+        """(rank, text) of all ranks but the victim, which ended as planned."""
+        size, victim, how = PLAN[name]
+        reports = self.reports[name]
+        self.assertEqual(len(reports), size)
+        self.assertIn(how, reports[victim].text)
+        for rank, report in enumerate(reports):
+            if rank != victim:
+                self.assertEqual(report.kind, "ok", f"rank {rank}: {report.text}")
+                kind, text = report.value
+                self.assertIn(kind, ("RuntimeError", "SluiceError"), text)
+                self.assertIn("SluiceError: ", text, f"rank {rank}")
+                yield rank, text
+
+    def check_missing(self, name, *patterns):
+        size, victim, _ = PLAN[name]
+        for rank, text in self.survivors(name):
+            for pattern in (f"step {STEP}", f"rank {rank} of {size}", *patterns):
+                self.assertRegex(text, pattern, f"rank {rank}")
+            self.assertEqual(set(re.findall(r"missing: (ranks? [0-9, ]*[0-9])", text)),
+                             {f"rank {victim}"}, f"rank {rank} says {text}")
+            self.assertLess(len(text), 4000, f"rank {rank} says {text}")
+
+    def test_a_rank_that_is_killed_is_named_with_operation_bucket_and_step(self):
+        self.check_missing("killed_between_buckets", "bucket [01]", "all-(to-all|gather|reduce)")
+
+    def test_rank_0_that_is_killed_is_named_too(self):
+        self.check_missing("rank_0_killed_between_buckets", "bucket [01]",
+                           "all-(to-all|gather|reduce)")
+
+    def test_rank_0_that_is_killed_and_the_store_with_it_is_named_and_nobody_else(self):
+        for rank, text in self.survivors("rank_0_killed_with_the_store"):
+            for pattern in (f"step {STEP}", "bucket [01]", "all-(to-all|gather|reduce)",
+                            f"rank {rank} of 3", "rank 0"):
+                self.assertRegex(text, pattern, f"rank {rank}")
+            accused = set(re.findall(r"missing: (ranks? [0-9, ]*[0-9])", text))
+            self.assertLessEqual(accused, {"rank 0"}, f"rank {rank} says {text}")
+
+    def test_a_rank_that_is_killed_while_attaching_is_named(self):
+        for rank, text in self.survivors("killed_while_attaching"):
+            self.assertRegex(text, "attach", f"rank {rank}")
+            self.assertRegex(text, f"missing: rank {VICTIM} ", f"rank {rank}")
+
+    def test_only_the_killed_rank_is_named_where_others_wait_for_somebody_else(self):
+        self.check_missing("killed_in_a_ring", "bucket [01]", "all-gather")
+
+    def test_a_rank_that_is_killed_before_results_are_compared_is_named(self):
+        self.check_missing("killed_before_results_are_compared")
+
+    def test_a_rank_that_raises_is_named_with_operation_bucket_and_step(self):
+        self.check_missing("raises_between_steps", "bucket 0", "all-(to-all|gather|reduce)")
+
+    def test_a_rank_that_stops_is_named_with_operation_bucket_and_step(self):
+        self.check_missing("stops_between_buckets", "bucket 1", "all-(to-all|gather|reduce)")
+
+    def check_never_came(self, name):
+        for rank, text in self.survivors(name):
+            self.assertRegex(text, f"rank {rank} of 3 attached, but rank {VICTIM} did not within 4")
+
+    def test_a_rank_that_never_attaches_is_named(self):
+        self.check_never_came("never_attaches")
+
+    def test_a_rank_without_the_hook_is_named(self):
+        self.check_never_came("plain_pair_of_which_one_rank_has_no_hook")
+
+
+if __name__ == "__main__":
+    unittest.main()

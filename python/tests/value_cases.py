@@ -1,0 +1,479 @@
+"""Cases on values: what arrives, in which bits, with which error, for every kind of gradient."""
+
+import os
+import warnings
+from unittest import mock
+
+import ddp_kit as kit
+import numpy as np
+import torch
+from ddp_kit import case
+
+import sluice
+import sluice.torch
+from sluice.torch import SluiceState, hook
+
+SHAPES = {"wide": (33, 129), "large": (300, 250), "flat": (5000,), "little": (7, 5)}
+
+
+def steps_are_exact(ddp, rank, size, shapes, steps, **options):
+    for step in steps:
+        got = kit.backward(ddp, kit.gradients(rank, step, shapes, **options))
+        kit.check_same(got, kit.exact_means(size, step, shapes, **options), f"step {step}")
+
+
+# --- which mean ---
+
+
+@case
+def f32_is_the_mean_in_order_of_rank(rank, size):
+    ddp, _ = kit.attached(kit.Sheet(SHAPES), "f32", min_size=0)
+    steps_are_exact(ddp, rank, size, SHAPES, range(3))
+
+
+@case
+def gradients_in_channels_last_keep_their_layout(rank, size):
+    shape = (24, 16, 3, 3)
+    model = kit.Sheet({"kernel": shape})
+    model.kernel = torch.nn.Parameter(
+        torch.zeros(shape).contiguous(memory_format=torch.channels_last))
+    ddp, _ = kit.attached(model, "f32", min_size=0)
+    every = [kit.gradient(r, 0, shape).contiguous(memory_format=torch.channels_last)
+             for r in range(size)]
+    for _ in range(2):
+        got = kit.backward(ddp, {"kernel": every[rank]})["kernel"]
+        assert got.is_contiguous(memory_format=torch.channels_last)
+        kit.check_same({"kernel": got}, {"kernel": kit.mean_in_order_of_rank(every)}, "f32")
+
+
+@case
+def codecs_without_randomness_give_what_reduce_gives(rank, size):
+    shapes = {name: shape for name, shape in SHAPES.items() if len(shape) > 1}
+    for spec in ("fixed", "fixed:block=64", "bf16", "fp16", "f32"):
+        ddp, _ = kit.attached(kit.Sheet(shapes), spec, min_size=0, parcel=4096, seed=11)
+        for step in range(2):
+            got = kit.backward(ddp, kit.gradients(rank, step, shapes))
+            for name, shape in shapes.items():
+                every = [kit.gradient(r, step, shape).numpy() for r in range(size)]
+                wanted = sluice.reduce(every, spec, seed=11, step=step)
+                assert np.array_equal(got[name].numpy().view("u4"), wanted.view("u4")), (spec, name)
+
+
+@case
+def every_codec_trains_and_ranks_stay_equal(rank, size):
+    ends = {}
+    for name in sluice.codecs():
+        ddp, handle = kit.attached(kit.net(), name, min_size=0, check_every=1)
+        losses = kit.train(ddp, rank, 5)
+        assert all(np.isfinite(losses)), (name, losses)
+        assert handle.stats()["steps"] == 5 and handle.stats()["checks"] == 5, handle.stats()
+        ends[name] = kit.bits(ddp)
+    assert len(set(ends.values())) == len(ends), f"codecs that do the same: {ends}"
+    return ends
+
+
+@case
+def seed_and_step_name_all_randomness(rank, size):
+    ends = []
+    for seed in (3, 3, 4):
+        ddp, _ = kit.attached(kit.net(), "tide:bits=2", min_size=0, seed=seed)
+        kit.train(ddp, rank, 3)
+        ends.append(kit.bits(ddp))
+    assert ends[0] == ends[1] != ends[2], ends
+    return ends
+
+
+@case
+def residuals_are_what_the_steps_so_far_did_not_deliver(rank, size):
+    """Summed over ranks and steps: gradients = size × means + residuals, but for roundings.
+
+    With whole sums on the way down: what a rounded sum loses there is in nobody's residual.
+    """
+    shapes = {"wide": SHAPES["wide"]}
+    ddp, handle = kit.attached(kit.Sheet(shapes), "tide:bits=2,down=full", min_size=0,
+                               feedback="ef")
+    steps, delivered = 5, torch.zeros(shapes["wide"], dtype=torch.float64)
+    largest = 0.0
+    for step in range(steps):
+        mean = kit.backward(ddp, kit.gradients(rank, step, shapes))["wide"]
+        delivered += size * mean.double()
+        largest = max(largest, size * mean.abs().max().item())
+    mine = handle.state_dict()["residuals"]["wide"].double().view(shapes["wide"])
+    torch.distributed.all_reduce(mine)
+    sent = sum(kit.gradient(r, s, shapes["wide"]).double()
+               for r in range(size) for s in range(steps))
+    left = (sent - delivered - mine).abs().max().item()
+    # Per rank and step: one rounding each of gradient + residual, of a code's value, of the rest.
+    bound = 3 * steps * size * 2.0**-24 * 4 * max(largest, 8.0)
+    assert mine.abs().max() > 1000 * bound, "nothing was lost: the case shows nothing"
+    assert left <= bound, (left, bound)
+
+
+# --- half precision, float64, sparse ---
+
+
+def _halves(rank, size, dtype):
+    shapes = {name: shape for name, shape in SHAPES.items() if name != "large"}
+    ddp, _ = kit.attached(kit.Sheet(shapes, dtype), "f32", min_size=0)
+    for step in range(2):
+        got = kit.backward(ddp, kit.gradients(rank, step, shapes, dtype=dtype))
+        wanted = kit.exact_means(size, step, shapes, dtype=dtype)
+        kit.check_same(got, {name: value.to(dtype) for name, value in wanted.items()}, "f32")
+    options = {"min_size": 0, "feedback": "ef", "seed": 5}
+    half, _ = kit.attached(kit.Sheet(shapes, dtype), "tide", **options)
+    whole, _ = kit.attached(kit.Sheet(shapes), "tide", **options)
+    for step in range(3):
+        given = kit.gradients(rank, step, shapes, dtype=dtype)
+        got = kit.backward(half, given)
+        wanted = kit.backward(whole, {name: value.float() for name, value in given.items()})
+        kit.check_same(got, {name: value.to(dtype) for name, value in wanted.items()}, "tide")
+
+
+@case
+def bf16_gradients_are_rounded_once(rank, size):
+    kit.needs_torch(2, 0, "bfloat16 in Gloo, which DDP needs to start")
+    _halves(rank, size, torch.bfloat16)
+
+
+@case
+def fp16_gradients_are_rounded_once(rank, size):
+    _halves(rank, size, torch.float16)
+
+
+@case
+def fp16_that_overflows_on_the_way_back_counts_as_not_finite(rank, size):
+    """A mean within float32 but beyond fp16 is thrown away by scalers, so nothing was delivered."""
+    shapes = {"wide": SHAPES["wide"]}
+    ddp, handle = kit.attached(kit.Sheet(shapes, torch.float16), "tide:bits=2", min_size=0,
+                               feedback="ef")
+    kit.backward(ddp, kit.gradients(rank, 0, shapes, dtype=torch.float16))
+    before = handle.state_dict()["residuals"]
+    given = kit.gradient(0, 1, shapes["wide"], dtype=torch.float16).sign() * 65504
+    got = kit.backward(ddp, {"wide": given})["wide"]
+    assert not torch.isfinite(got).all(), "nothing overflowed: the case shows nothing"
+    kit.check_same(handle.state_dict()["residuals"], before, "residuals")
+    assert handle.stats()["skipped_steps"] == 1, handle.stats()
+
+
+def _our_warnings(caught):
+    return [str(w.message) for w in caught if "Sluice" in str(w.message)]
+
+
+@case
+def float64_travels_exactly_with_one_warning(rank, size):
+    shapes = {"wide": (70, 64), "flat": (9,)}
+    ddp, handle = kit.attached(kit.Sheet(shapes, torch.float64), "tide", min_size=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3):
+            # Whole numbers beyond float32's 24 bits: their sums are exact in float64 alone.
+            every = [{name: (kit.gradient(r, step, shape) * 2**30).round().double()
+                      for name, shape in shapes.items()} for r in range(size)]
+            got = kit.backward(ddp, every[rank])
+            wanted = {name: sum(one[name] for one in every) / size for name in shapes}
+            kit.check_same(got, wanted, f"step {step}")
+    said = _our_warnings(caught)
+    assert len(said) == 1 and "torch.float64" in said[0], said
+    assert handle.stats()["exact_buckets"] >= 3, handle.stats()
+
+
+@case
+def float64_beside_float32_leaves_it_compressed(rank, size):
+    ddp, handle = kit.attached(torch.nn.ModuleList([
+        kit.Sheet({"a": (80, 80)}), kit.Sheet({"b": (80, 80)}, torch.float64)]), "tide")
+    ddp.module.forward = lambda one, other: ddp.module[0](one) + ddp.module[1](other)
+    shapes = {"a": (80, 80)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(2):
+            every = [kit.gradient(r, step, (80, 80)).double() for r in range(size)]
+            got = kit.backward(ddp, kit.gradients(rank, step, shapes), {"b": every[rank]})
+            bound = size * 2.0**-52 * sum(one.abs() for one in every)
+            assert ((got["1.b"] - sum(every) / size).abs() <= bound).all()
+            exact = kit.exact_means(size, step, shapes)["a"]
+            assert not kit.same_bits(got["0.a"], exact)
+            assert kit.relative_error(got["0.a"], exact) < 0.05
+    assert len(_our_warnings(caught)) == 1, _our_warnings(caught)
+    assert handle.stats()["steps"] == 2, handle.stats()
+
+
+class Sparse(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(50, 8, sparse=True)
+        self.dense = torch.nn.Linear(8, 8, bias=False)
+
+    def forward(self, rows, weights):
+        return (self.table(rows) * weights).sum() + self.dense(weights).sum()
+
+
+@case
+def sparse_gradients_travel_exactly_with_one_warning(rank, size):
+    ddp, _ = kit.attached(Sparse(), "tide", min_size=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3):
+            # Small whole numbers, so that any order of adding gives the same.
+            given = []
+            for r in range(size):
+                draws = torch.Generator().manual_seed(100 * step + r)
+                given.append((torch.randint(50, (12,), generator=draws),
+                              torch.randint(-8, 8, (12, 8), generator=draws).float()))
+            ddp.zero_grad(set_to_none=True)
+            ddp(*given[rank]).backward()
+            wanted = torch.zeros(50, 8)
+            for rows, weights in given:
+                wanted.index_add_(0, rows, weights)
+            got = ddp.module.table.weight.grad
+            assert got.is_sparse
+            assert kit.same_bits(got.to_dense(), wanted / size), f"step {step}"
+    said = _our_warnings(caught)
+    assert len(said) == 1 and "sparse" in said[0], said
+
+
+# --- Inf and NaN ---
+
+
+@case
+def what_is_not_finite_arrives_everywhere_at_the_same_coordinates(rank, size):
+    shapes = {"large": SHAPES["large"]}
+    for name in sluice.codecs():
+        ddp, _ = kit.attached(kit.Sheet(shapes), name, min_size=0)
+        every = [kit.gradient(r, 0, shapes["large"]) for r in range(size)]
+        every[0].view(-1)[[0, 7]] = torch.tensor([np.inf, -np.inf])
+        every[size - 1].view(-1)[[7, 40_000, 74_999]] = torch.tensor([np.inf, np.nan, -np.inf])
+        got = kit.backward(ddp, {"large": every[rank]})["large"]
+        wanted = kit.mean_in_order_of_rank(every)
+        for is_so in (torch.isnan, torch.isposinf, torch.isneginf):
+            assert torch.equal(is_so(got), is_so(wanted)), (name, is_so.__name__)
+        calm = torch.isfinite(wanted)
+        assert kit.relative_error(got[calm], wanted[calm]) < 0.05, name
+
+
+@case
+def a_step_that_is_not_finite_leaves_residuals_and_the_error_as_they_were(rank, size):
+    shapes = {"wide": SHAPES["wide"]}
+    ddp, handle = kit.attached(kit.Sheet(shapes), "tide", min_size=0, feedback="ef", probe_every=1)
+    kit.backward(ddp, kit.gradients(rank, 0, shapes))
+    before, error = handle.state_dict()["residuals"], handle.stats()["vnmse"]
+    given = kit.gradients(rank, 1, shapes)
+    if rank == size - 1:
+        given["wide"][3, 3] = np.inf
+    kit.backward(ddp, given)
+    kit.check_same(handle.state_dict()["residuals"], before, "residuals")
+    assert handle.stats()["skipped_steps"] == 1 and handle.stats()["steps"] == 2, handle.stats()
+    kit.backward(ddp, kit.gradients(rank, 2, shapes))
+    assert handle.stats()["vnmse"] < 2 * error, (handle.stats()["vnmse"], error)
+
+
+# --- what is compressed, and when ---
+
+
+@case
+def exclude_min_size_and_vectors_travel_exactly(rank, size):
+    shapes = {"head_weight": (80, 80), "body_weight": (80, 80), "tail_weight": (90, 70),
+              "tail_more": (70, 90), "norm": (8000,), "small": (49, 41), "above": (40, 50)}
+    ddp, _ = kit.attached(kit.Sheet(shapes), "tide", exclude=["head_weight", "tail_*"],
+                          min_size=2000)
+    for step in range(2):
+        got = kit.backward(ddp, kit.gradients(rank, step, shapes))
+        wanted = kit.exact_means(size, step, shapes)
+        exact = {name for name in shapes if kit.same_bits(got[name], wanted[name])}
+        assert exact == set(shapes) - {"body_weight", "above", "small"}, exact
+        for name in set(shapes) - exact:
+            assert kit.relative_error(got[name], wanted[name]) < 0.05, name
+
+
+@case
+def parameters_of_fewer_elements_than_min_size_travel_exactly(rank, size):
+    shapes = {"below": (9, 111), "at": (10, 100), "flat": (2000,)}
+    ddp, _ = kit.attached(kit.Sheet(shapes), "tide:bits=2", min_size=1000)
+    got = kit.backward(ddp, kit.gradients(rank, 0, shapes))
+    wanted = kit.exact_means(size, 0, shapes)
+    assert [kit.same_bits(got[name], wanted[name]) for name in shapes] == [True, False, True]
+
+
+class Nested(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.submodule = torch.nn.Linear(70, 70, bias=False)
+        self.module = torch.nn.ModuleDict({"weight": torch.nn.Linear(70, 70, bias=False)})
+        self.weight = torch.nn.Linear(70, 70, bias=False)
+
+    def forward(self, inputs):
+        return self.weight(self.module["weight"](self.submodule(inputs)))
+
+
+@case
+def exclude_takes_the_names_that_named_parameters_gives(rank, size):
+    names = [name for name, _ in Nested().named_parameters()]
+    for name in names:
+        ddp, handle = kit.attached(Nested(), "tide", exclude=[name], min_size=0, feedback="ef")
+        ddp(torch.ones(3, 70)).sum().backward()
+        assert set(handle.state_dict()["residuals"]) == set(names) - {name}, name
+
+
+@case
+def steps_before_start_step_travel_exactly(rank, size):
+    shapes = {"wide": SHAPES["wide"]}
+    ddp, handle = kit.attached(kit.Sheet(shapes), "tide", min_size=0, start_step=3)
+    steps_are_exact(ddp, rank, size, shapes, range(3))
+    assert handle.stats()["steps"] == 3
+    got = kit.backward(ddp, kit.gradients(rank, 3, shapes))["wide"]
+    assert not kit.same_bits(got, kit.exact_means(size, 3, shapes)["wide"])
+
+
+# --- figures, detaching, the plain pair, the environment ---
+
+STATS = {"steps", "buckets", "gradient_bytes", "skipped_steps", "checks", "exact_buckets",
+         "bytes_sent", "bytes_received", "collectives", "ratio", "seconds", "vnmse"}
+
+
+@case
+def stats_count_bytes_and_measure_the_error(rank, size):
+    shapes, steps = {"only": (256, 256)}, 3  # one chunk, so that the probe sees all of it
+    ddp, handle = kit.attached(kit.Sheet(shapes), "tide:bits=4", probe_every=1)
+    error = energy = 0.0
+    for step in range(steps):
+        got = kit.backward(ddp, kit.gradients(rank, step, shapes))["only"]
+        exact = kit.exact_means(size, step, shapes)["only"].double()
+        error += float((got.double() - exact).pow(2).sum())
+        energy += float(exact.pow(2).sum())
+    stats = handle.stats()
+    assert set(stats) == STATS, sorted(set(stats) ^ STATS)
+    assert set(stats["seconds"]) == {"encode", "network", "combine", "decode"}
+    assert all(seconds >= 0 for seconds in stats["seconds"].values())
+    assert stats["steps"] == stats["buckets"] == steps and stats["gradient_bytes"] == steps * 2**18
+    assert abs(stats["vnmse"] / (error / energy) - 1) < 1e-5, (stats["vnmse"], error / energy)
+    assert 0.001 < stats["vnmse"] < 0.05, stats["vnmse"]
+
+
+@case
+def bytes_sent_are_what_the_codec_promises(rank, size):
+    count, steps = 65536 * 3, 2
+    shapes = {"only": (count // 256, 256)}
+    for spec, up, down in (("tide:bits=4", 4, 5), ("bf16", 16, 16), ("f32", 32, 32)):
+        ddp, handle = kit.attached(kit.Sheet(shapes), spec, check_every=0, probe_every=0)
+        for step in range(steps):
+            kit.backward(ddp, kit.gradients(rank, step, shapes))
+        sent, ratio = handle.stats()["bytes_sent"], handle.stats()["ratio"]
+        # A rank sends all shards but its own, then the sum of its own to all others. A shard is at
+        # most a block of 1024 beyond an even share; 2 % for headers, tide's maxima in addition.
+        share = steps * (size - 1) / size * (up + down) / 8
+        assert 0.9 * share * count <= sent <= 1.1 * share * (count + 1024 * size), (spec, sent)
+        ring = steps * 8 * count * (size - 1) / size
+        assert abs(ratio - ring / sent) < 1e-9 * ratio, (ratio, ring / sent)
+
+
+@case
+def after_detach_gradients_travel_uncompressed(rank, size):
+    ddp, handle = kit.attached(kit.Sheet(SHAPES), "tide", min_size=0, feedback="ef", lanes=3)
+    for step in range(2):
+        kit.backward(ddp, kit.gradients(rank, step, SHAPES))
+    handle.detach()
+    stats = handle.stats()
+    assert not kit.lane_threads()
+    for step in range(2, 5):
+        # Multiples of the number of ranks, so that any order of adding and dividing is exact.
+        every = [{name: (kit.gradient(r, step, shape) * 100).round() * size
+                  for name, shape in SHAPES.items()} for r in range(size)]
+        got = kit.backward(ddp, every[rank])
+        wanted = {name: sum(one[name] for one in every) / size for name in SHAPES}
+        assert all(torch.equal(got[name], wanted[name]) for name in SHAPES), f"step {step}"
+    assert handle.stats()["bytes_sent"] == stats["bytes_sent"] and handle.stats()["steps"] == 2
+    handle.detach()  # does nothing
+
+
+@case
+def detach_gives_process_groups_and_all_threads_back(rank, size):
+    """Each process group of Gloo has threads of its own."""
+    ddp = kit.wrap(kit.net())
+    before = kit.thread_count()
+    handle = kit.attach(ddp, "tide", lanes=4)
+    kit.train(ddp, rank, 1)
+    during = kit.thread_count()
+    handle.detach()
+    after = kit.thread_count()
+    assert during >= before + 4 and after <= before, (before, during, after)
+
+
+@case
+def the_plain_pair_gives_the_bits_that_attach_gives(rank, size):
+    ddp, _ = kit.attached(kit.net(), "fixed", min_size=0, ddp={"bucket_cap_mb": 0.05})
+    kit.train(ddp, rank, 4)
+    pair = kit.wrap(kit.net(), bucket_cap_mb=0.05)
+    state = SluiceState(codec="fixed", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+    kit.launch.later(state.close)
+    pair.register_comm_hook(state, hook)
+    kit.train(pair, rank, 4)
+    assert kit.bits(pair) == kit.bits(ddp)
+    assert state.stats()["steps"] == 4 and state.stats()["bytes_sent"] > 0, state.stats()
+    return kit.bits(pair)
+
+
+@case
+def the_plain_pair_adds_tensors_only_between_steps(rank, size):
+    """sluice_memory_add while parcels run would move what they work on."""
+    shapes = {f"part_{k}": (64, 64) for k in range(12)}
+    # A bucket each, from the first step on.
+    pair = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=True)
+    state = SluiceState(codec="tide", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+    kit.launch.later(state.close)
+    pair.register_comm_hook(state, hook)
+    add, run = sluice.torch._native.Memory.add, sluice.torch._lanes.Lane.run
+    running, seen = set(), []
+
+    def watched_add(memory, tensors):
+        seen.append(len(running))
+        add(memory, tensors)
+
+    def watched_run(lane, *arguments):
+        running.add(lane)
+        try:
+            return run(lane, *arguments)
+        finally:
+            running.discard(lane)
+
+    with mock.patch.object(sluice.torch._native.Memory, "add", watched_add), \
+            mock.patch.object(sluice.torch._lanes.Lane, "run", watched_run):
+        kit.backward(pair, kit.gradients(rank, 0, shapes))
+    assert seen and not any(seen), f"lanes at work whenever tensors came: {seen}"
+
+
+@case
+def the_environment_is_honoured_and_arguments_beat_it(rank, size):
+    said = {"SLUICE_CODEC": "f32", "SLUICE_FEEDBACK": "none", "SLUICE_EXCLUDE": "wide, l*",
+            "SLUICE_MIN_SIZE": "17", "SLUICE_START_STEP": "2", "SLUICE_SEED": "99",
+            "SLUICE_LANES": "3", "SLUICE_PARCEL": "5000", "SLUICE_TIMEOUT": "33.5",
+            "SLUICE_CHECK_EVERY": "4", "SLUICE_PROBE_EVERY": "0", "SLUICE_BACKEND": "gloo"}
+    wanted = {"codec": "f32", "feedback": "none", "exclude": ("wide", "l*"), "min_size": 17,
+              "start_step": 2, "seed": 99, "lanes": 3, "parcel": 5000, "timeout": 33.5,
+              "check_every": 4, "probe_every": 0, "backend": "gloo"}
+    assert {row[0] for row in sluice.torch.environment_table()} == set(said)
+    with mock.patch.dict(os.environ, said), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ddp = kit.wrap(kit.Sheet(SHAPES))
+        handle = sluice.torch.attach(ddp)
+        kit.launch.later(handle.detach)
+        got = vars(handle.state.settings)
+        assert got == wanted, {name: got[name] for name in wanted if got[name] != wanted[name]}
+        assert len(kit.lane_threads()) == 3
+        steps_are_exact(ddp, rank, size, SHAPES, range(4))
+        given = {"codec": "tide", "feedback": "ef", "exclude": [], "min_size": 0, "start_step": 0,
+                 "seed": 1, "lanes": 1, "parcel": 4096, "timeout": 20.0, "check_every": 1,
+                 "probe_every": 1}
+        other = kit.wrap(kit.Sheet(SHAPES))
+        got = vars(kit.attach(other, **given).state.settings)
+        given["exclude"] = ()
+        assert {name: got[name] for name in given} == given, got
+        wide = kit.backward(other, kit.gradients(rank, 0, SHAPES))["wide"]
+        assert not kit.same_bits(wide, kit.exact_means(size, 0, SHAPES)["wide"])
+
+
+@case
+def an_empty_variable_is_one_that_is_not_set(rank, size):
+    with mock.patch.dict(os.environ, {"SLUICE_CODEC": "", "SLUICE_LANES": ""}):
+        settings = SluiceState().settings
+    default = {row[0]: row[1] for row in sluice.torch.environment_table()}
+    assert settings.codec == default["SLUICE_CODEC"], settings
+    assert str(settings.lanes) == default["SLUICE_LANES"], settings
