@@ -21,7 +21,22 @@ install_missing() {
     apt-get -qq -y install --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-BUILD_PACKAGES=(g++ cmake ninja-build pkg-config libhwy-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev)
-TEST_PACKAGES=(libgtest-dev libbenchmark-dev clang-14 clang-tidy-14 libclang-rt-14-dev
-  llvm-14 python3 git)
+# python_environment FOLDER PACKAGE…: a virtual environment with these packages from PyPI. The torch
+# there is the current one and takes some 5 GB and a minute or two.
+python_environment() {
+  local folder=$1
+  shift
+  local wanted="$*"
+  [ "$(cat "$folder/made-of" 2>/dev/null)" = "$wanted" ] && return 0
+  say "making $folder with $wanted (about 5 GB, once)"
+  rm -rf "$folder"
+  /usr/bin/python3 -m venv "$folder" &&
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "$@" &&
+    printf '%s\n' "$wanted" >"$folder/made-of"
+}
+
+BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
+TEST_PACKAGES=(libgtest-dev libbenchmark-dev clang-14 clang-tidy-14 libclang-rt-14-dev llvm-14
+  ccache python3 python3-venv python3-pip python3-numpy python3-torch openmpi-bin libopenmpi3
+  iproute2 git)
+PYTHON_PACKAGES=(torch numpy accelerate lightning transformers scikit-build-core)
