@@ -45,7 +45,8 @@ Ranks run_ranks(std::uint32_t ranks, const std::string& filter) {
   // ssh; without the copy between processes, no rights that containers do not have. Who runs this
   // test in shards wants the ranks whole.
   const std::string command = fmt::format(
-      "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ASAN_OPTIONS=detect_leaks=0 OMPI_MCA_plm=isolated "
+      "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX "
+      "ASAN_OPTIONS=detect_leaks=0 OMPI_MCA_plm=isolated "
       "OMPI_MCA_btl_vader_single_copy_mechanism=none mpirun "
       "--allow-run-as-root --oversubscribe --timeout {} -n {} '{}' --gtest_brief=1 "
       "--gtest_color=no '--gtest_filter={}' 2>&1",

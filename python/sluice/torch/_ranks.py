@@ -195,8 +195,8 @@ class Ranks:
         text = f"{position}, rank {self.rank} of {self.size}: {cause}"
         self.tell(position, cause)
         try:
-            # Who waits for somebody else fails within the time-out, and then has its say too.
-            grace = min(30.0, 2 * self.timeout + 1)
+            # Who waits for somebody else fails within the time-out of each hop, then has its say.
+            grace = min(60.0, self.size * self.timeout + 1)
             missing = self._wait_for(lambda rank: f"failed/{rank}", grace)
             self._store.get(f"failed/{self.rank}")  # Or the store is gone, not everybody.
             others = {rank: json.loads(self._store.get(f"failed/{rank}").decode())

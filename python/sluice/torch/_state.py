@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import logging
 import math
@@ -175,8 +174,10 @@ class State:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} matches no parameter;"
                              f" accepted: names or patterns of {[n for n, _ in named][:20]}")
         self._lanes = [Lane(i, self.ranks, self.memory) for i in range(settings.lanes)]
+        # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
+        # then would end the process.
+        self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._pid)
         self._started = True
-        _running.add(self)
         if self._saved is not None:
             _checkpoint.load(self, self._saved)
         if self.ranks.rank == 0:
@@ -187,10 +188,8 @@ class State:
     def close(self) -> None:
         """Ends the threads; buckets then go through the framework's own all-reduce."""
         self.detached = True
-        _running.discard(self)
         if self._started and os.getpid() == self._pid:
-            for lane in self._lanes:
-                lane.close()
+            self._close_lanes()
             if dist.is_initialized() and self._error is None:
                 self.ranks.close()
 
@@ -384,10 +383,7 @@ def _result(work: Work) -> Tensor:
     return work.result
 
 
-_running: "weakref.WeakSet[State]" = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for state in list(_running):
-        state.close()
+def _close_lanes(lanes: list[Lane], pid: int) -> None:
+    if os.getpid() == pid:
+        for lane in lanes:
+            lane.close()
