@@ -10,6 +10,7 @@ import ctypes
 import queue
 import threading
 import time
+import traceback
 from typing import Any, Callable
 
 import torch
@@ -133,9 +134,17 @@ class Lane:
             if self._ranks.device.type == "cuda":
                 torch.cuda.current_stream().synchronize()
         except RuntimeError as error:
+            traceback.clear_frames(error.__traceback__)  # which keep the group's sockets open
+            self._ranks.tell(self.position, error)
+            self._drop_group()
             raise self._ranks.explain(self.position, error) from error
         self.figures.collectives += 1
         self.figures.seconds["network"] += time.perf_counter() - began
+
+    def _drop_group(self) -> None:
+        """Hangs up, so that ranks which wait for this one fail at once and not by the time-out."""
+        group, self._group = self._group, None
+        self._ranks.drop(group)
 
     def _shards(self, step: _native.Step, where: str) -> None:
         sizes = self._parcel.sizes(step)

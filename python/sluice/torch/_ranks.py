@@ -139,6 +139,15 @@ class Ranks:
             dist.destroy_process_group(group)
         self.groups = []
 
+    def drop(self, group: Any) -> None:
+        """Gives one process group back, after a failure."""
+        if group in self.groups:
+            self.groups.remove(group)
+            try:
+                dist.destroy_process_group(group)
+            except Exception:  # It is of no use any more, whatever is wrong with it.
+                pass
+
     def gather(self, values: list[int], group: Any = None) -> list[list[int]]:
         """Every rank's few 64-bit integers."""
         mine = torch.tensor(values, dtype=torch.int64, device=self.device)
@@ -195,8 +204,7 @@ class Ranks:
         text = f"{position}, rank {self.rank} of {self.size}: {cause}"
         self.tell(position, cause)
         try:
-            # Who waits for somebody else fails within the time-out of each hop, then has its say.
-            grace = min(60.0, self.size * self.timeout + 1)
+            grace = min(15.0, 2 * self.timeout + 1)
             missing = self._wait_for(lambda rank: f"failed/{rank}", grace)
             self._store.get(f"failed/{self.rank}")  # Or the store is gone, not everybody.
             others = {rank: json.loads(self._store.get(f"failed/{rank}").decode())

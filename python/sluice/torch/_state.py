@@ -322,7 +322,7 @@ class State:
                 self._at_rest.notify_all()
         # Whoever is last ends the step before its future completes: the next step's first bucket
         # can come only after that.
-        if ends and work.error is None:
+        if ends and work.error is None and self._error is None:
             try:
                 self._end_step()
             except BaseException as error:
