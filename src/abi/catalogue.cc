@@ -17,6 +17,7 @@ template <class Rows>
 const std::vector<std::string>& names_of(const Rows& rows) {
   static const std::vector<std::string> names = [&] {
     std::vector<std::string> made;
+    made.reserve(rows.size());
     for (const auto& row : rows) made.emplace_back(row.name);
     return made;
   }();
