@@ -48,6 +48,11 @@ def attach_after_a_backward_pass_is_refused(rank, size):
     ddp(kit.gradients(rank, 0, WIDE)).backward()
     with kit.fails(SluiceError, "after a backward pass", "accepted"):
         kit.attach(ddp)
+    ddp(kit.gradients(rank, 1, WIDE)).backward()
+    for parameter in ddp.parameters():
+        parameter.grad = None
+    with kit.fails(SluiceError, "after a backward pass", "accepted"):
+        kit.attach(ddp)
 
 
 @case
@@ -127,9 +132,7 @@ def variables_out_of_range_are_refused_with_what_is_accepted(rank, size):
         variable = f"SLUICE_{option.upper()}"
         for value in values:
             with mock.patch.dict(os.environ, {variable: value}):
-                # Of choices the option is named, of numbers the variable.
-                named = option if option in ("feedback", "backend") else variable
-                with kit.fails(ValueError, named, repr(value), "accepted", accepted[variable]):
+                with kit.fails(ValueError, variable, repr(value), "accepted", accepted[variable]):
                     SluiceState()
     with mock.patch.dict(os.environ, {"SLUICE_CODEC": "tyde"}):
         with kit.fails(ValueError, "tyde", "tide"):
@@ -250,6 +253,20 @@ def a_rank_whose_result_differs_is_named_on_every_rank(rank, size):
     with kit.fails(Exception, "failed before", "of rank 1 differs"):
         kit.train(ddp, rank, 1, first=3)
     return "of rank 1 differs" in caught.text
+
+
+@case(sizes=(2,))
+def where_no_majority_is_right_nobody_is_blamed(rank, size):
+    ddp, handle = kit.attached(kit.Sheet(WIDE), "tide", min_size=0, check_every=1)
+    state, end_step = handle.state, handle.state._end_step
+
+    def tampered():
+        state._digest ^= rank
+        end_step()
+
+    state._end_step = tampered
+    with kit.fails(Exception, "ranks disagree", "of ranks 0, 1 differs", "no majority"):
+        kit.backward(ddp, kit.gradients(rank, 0, WIDE))
 
 
 @case

@@ -61,18 +61,19 @@ def fault_at_second_bucket(handle, fault):
     state.submit = watched
 
 
-def killed_between_buckets(rank, size):
+def between_buckets(rank, fault, victim=VICTIM):
     ddp, handle = make()
-    if rank == VICTIM:
-        fault_at_second_bucket(handle, die)
+    if rank == victim:
+        fault_at_second_bucket(handle, fault)
     return survive(ddp, rank)
+
+
+def killed_between_buckets(rank, size):
+    return between_buckets(rank, die)
 
 
 def rank_0_killed_between_buckets(rank, size):
-    ddp, handle = make()
-    if rank == 0:
-        fault_at_second_bucket(handle, die)
-    return survive(ddp, rank)
+    return between_buckets(rank, die, victim=0)
 
 
 def rank_0_killed_with_the_store(rank, size):
@@ -105,9 +106,24 @@ def killed_while_attaching(rank, size):
 
 
 def stops_between_buckets(rank, size):
-    ddp, handle = make()
+    return between_buckets(rank, stop)
+
+
+def fails_on_a_lane(rank, size):
+    """In our own code, between collectives, with more parcels of every bucket behind it. Nobody
+    waits for the time-out, which is the launcher's limit and more."""
+    ddp, handle = make(timeout=300.0, parcel=4096)
+    lane = handle.state._lanes[1]
+    run = lane.run
+
+    def watched(order, jobs, bucket):
+        if rank == VICTIM and handle.state.step == STEP:
+            raise OSError("the disk is full")
+        return run(order, jobs, bucket)
+
+    lane.run = watched
     if rank == VICTIM:
-        fault_at_second_bucket(handle, stop)
+        kit.train(ddp, rank, STEP + 1)
     return survive(ddp, rank)
 
 
@@ -121,14 +137,15 @@ def raises_between_steps(rank, size):
 
 def killed_before_results_are_compared(rank, size):
     ddp, handle = make(check_every=STEP)
-    compare = handle.state.ranks.compare
+    lane = handle.state._lanes[0]
+    compare = lane.compare
 
     def watched(*arguments):
         if rank == VICTIM and handle.state.step == STEP:
             die()
         return compare(*arguments)
 
-    handle.state.ranks.compare = watched
+    lane.compare = watched
     return survive(ddp, rank)
 
 

@@ -13,7 +13,7 @@ from fault_cases import STEP, VICTIM
 from launch import launch
 
 LIMIT = 90.0
-LAUNCHES_AT_ONCE = 2  # they wait more than they work
+LAUNCHES_AT_ONCE = 4  # they wait more than they work
 
 # Case, ranks, the victim, how it ends.
 KILLED, FAILED, STOPPED = "died of signal 9", "the disk is full", "was killed by the launcher,"
@@ -25,6 +25,7 @@ PLAN = {
     "killed_in_a_ring": (4, VICTIM, KILLED),
     "killed_before_results_are_compared": (3, VICTIM, KILLED),
     "raises_between_steps": (3, VICTIM, FAILED),
+    "fails_on_a_lane": (3, VICTIM, FAILED),
     "stops_between_buckets": (3, VICTIM, STOPPED),
     "never_attaches": (3, VICTIM, STOPPED),
     "plain_pair_of_which_one_rank_has_no_hook": (3, VICTIM, STOPPED),
@@ -93,6 +94,12 @@ class Faults(unittest.TestCase):
 
     def test_a_rank_that_raises_is_named_with_operation_bucket_and_step(self):
         self.check_missing("raises_between_steps", "bucket 0", "all-(to-all|gather|reduce)")
+
+    def test_a_rank_that_fails_on_a_lane_is_quoted_with_its_first_word(self):
+        for rank, text in self.survivors("fails_on_a_lane"):
+            self.assertRegex(text, f"rank {VICTIM} failed at .*OSError: the disk is full",
+                             f"rank {rank}")
+            self.assertNotIn("missing", text, f"rank {rank}")
 
     def test_a_rank_that_stops_is_named_with_operation_bucket_and_step(self):
         self.check_missing("stops_between_buckets", "bucket 1", "all-(to-all|gather|reduce)")

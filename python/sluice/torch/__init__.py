@@ -59,7 +59,9 @@ def _unwrap(model: Any) -> DistributedDataParallel:
 
 
 def _has_trained(model: DistributedDataParallel) -> bool:
-    return any(p.grad is not None for p in model.parameters() if p.requires_grad)
+    """Gradients tell, and where they were dropped the count that DDP keeps, one forward behind."""
+    counted = int(model._get_ddp_logging_data().get("iteration", 0))
+    return counted > 0 or any(p.grad is not None for p in model.parameters() if p.requires_grad)
 
 
 def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | None = None,

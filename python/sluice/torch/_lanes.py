@@ -10,7 +10,6 @@ import ctypes
 import queue
 import threading
 import time
-import traceback
 from typing import Any, Callable
 
 import torch
@@ -134,17 +133,23 @@ class Lane:
             if self._ranks.device.type == "cuda":
                 torch.cuda.current_stream().synchronize()
         except RuntimeError as error:
-            traceback.clear_frames(error.__traceback__)  # which keep the group's sockets open
-            self._ranks.tell(self.position, error)
-            self._drop_group()
-            raise self._ranks.explain(self.position, error) from error
+            raise self._ranks.lost(self.position, error, self.hang_up) from error
         self.figures.collectives += 1
         self.figures.seconds["network"] += time.perf_counter() - began
 
-    def _drop_group(self) -> None:
-        """Hangs up, so that ranks which wait for this one fail at once and not by the time-out."""
+    def hang_up(self) -> None:
+        """After a failure, so that ranks which wait for this one fail at once."""
         group, self._group = self._group, None
         self._ranks.drop(group)
+
+    def compare(self, what: str, value: int) -> None:
+        """Raises on every rank unless all have the same 64 bits. While no parcel is on its way, on
+        any thread: which one ends a step differs between ranks, the group must not."""
+        signed = value - (1 << 64) if value >= 1 << 63 else value
+        got: list[list[int]] = []
+        self._collective("all-gather", f"comparing {what}",
+                         lambda: got.extend(self._ranks.gather([signed], self._group)))
+        self._ranks.compare(what, [one for one, in got])
 
     def _shards(self, step: _native.Step, where: str) -> None:
         sizes = self._parcel.sizes(step)

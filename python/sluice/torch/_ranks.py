@@ -11,7 +11,9 @@ import contextlib
 import datetime
 import inspect
 import json
+import threading
 import time
+import traceback
 from typing import Any, Callable, Iterator
 
 import torch
@@ -83,6 +85,7 @@ class Ranks:
         self.timeout = timeout
         self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" \
             else torch.device("cpu")
+        self._told = threading.Lock()  # held from the first word about a failure on
         self._ranks = _global_ranks(group)
         _attached[tuple(self._ranks)] += 1
         name = f"sluice/{'-'.join(map(str, self._ranks))}/{_attached[tuple(self._ranks)]}"
@@ -171,38 +174,46 @@ class Ranks:
         try:
             texts = self.gather_texts(json.dumps(facts))
         except RuntimeError as error:
-            raise self.explain("attach", error) from error
+            raise self.lost("attach", error, lambda: self.drop(self.groups[0])) from error
         _agree([json.loads(text) for text in texts])
 
-    def compare(self, what: str, value: int) -> None:
-        """Raises on every rank, naming those that differ from the majority."""
-        signed = value - (1 << 64) if value >= 1 << 63 else value
-        try:
-            values = [got for got, in self.gather([signed])]
-        except RuntimeError as error:
-            raise self.explain(f"comparing {what}", error) from error
+    def compare(self, what: str, values: list[int]) -> None:
+        """Raises, naming those that differ from the majority, unless all values are equal."""
         usual = max(values, key=values.count)
         odd = [rank for rank, got in enumerate(values) if got != usual]
-        if odd:
-            raise SluiceError(f"ranks disagree: {what} of {_list(odd)} differs from that of the"
-                              " others; parameters have drifted apart")
+        if not odd:
+            return
+        who = f"{_list(odd)} differs from that of the others"
+        if 2 * len(odd) >= self.size:  # Nobody can say which of them is right.
+            who = f"{_list(list(range(self.size)))} differs, and no majority has the same"
+        raise SluiceError(f"ranks disagree: {what} of {who}; parameters have drifted apart")
 
-    def tell(self, position: str, cause: BaseException) -> None:
-        """Leaves word of a failure for ranks that will wait in vain for this one."""
+    def lost(self, position: str, cause: BaseException,
+             hang_up: Callable[[], None]) -> SluiceError:
+        """What to raise when a collective failed. Hangs up first, so that ranks which wait for this
+        one fail at once and not by the time-out."""
+        traceback.clear_frames(cause.__traceback__)  # which keep the group's sockets open
+        self.tell(position, None)
+        hang_up()
+        return self._explain(position, cause)
+
+    def tell(self, position: str, cause: BaseException | None) -> None:
+        """Leaves word of a failure, with its cause if that is here, for ranks that wait in vain.
+
+        The first word counts: what fails later on this rank follows from it.
+        """
+        if not self._told.acquire(blocking=False):
+            return
         try:
             self._store.set(f"failed/{self.rank}", json.dumps(
-                {"position": position, "cause": str(cause)[:2000],
-                 "ours": isinstance(cause, SluiceError)}))
+                {"position": position,
+                 "cause": cause and f"{type(cause).__name__}: {cause}"[:2000]}))
         except Exception:  # Nobody is left to tell.
             pass
 
-    def explain(self, position: str, cause: BaseException) -> SluiceError:
-        """What to raise when a collective failed: names the operation and who is not there.
-
-        Every rank that fails says where it was; who says nothing within a while is missing.
-        """
+    def _explain(self, position: str, cause: BaseException) -> SluiceError:
+        """Every rank that fails says where it was; who says nothing within a while is missing."""
         text = f"{position}, rank {self.rank} of {self.size}: {cause}"
-        self.tell(position, cause)
         try:
             grace = min(15.0, 2 * self.timeout + 1)
             missing = self._wait_for(lambda rank: f"failed/{rank}", grace)
@@ -214,7 +225,7 @@ class Ranks:
         if missing:
             text += f"; missing: {_list(missing)} (no answer and no word)"
         for rank, other in others.items():
-            if other["ours"]:
+            if other["cause"]:
                 text += f"; rank {rank} failed at {other['position']}: {other['cause']}"
             elif other["position"] != position:
                 text += f"; rank {rank} was at {other['position']}"

@@ -32,6 +32,7 @@ class Option:
     meaning: str
     minimum: float | None = None
     maximum: float | None = None
+    choices: tuple[Any, ...] = ()  # none: any
     alike: bool = True  # every rank must have the same
 
     @property
@@ -43,7 +44,8 @@ OPTIONS = (
     Option("codec", str, "tide:bits=4", "a codec SPEC, see `sluice codecs`",
            "what compresses the gradients"),
     Option("feedback", str, "none", "none, ef",
-           "what happens to what compression loses: forgotten, or sent with the next step"),
+           "what happens to what compression loses: forgotten, or sent with the next step",
+           choices=("none", "ef")),
     Option("exclude", _patterns, (), "names or shell patterns, comma separated",
            "parameters that always travel exactly"),
     Option("min_size", int, 4096, "0 to 2^40", "parameters of fewer elements travel exactly; so do"
@@ -61,7 +63,7 @@ OPTIONS = (
     Option("probe_every", int, 50, "0 to 2^31", "steps between measurements of the error; 0: never",
            0, 2**31),
     Option("backend", _backend, None, "auto, gloo, nccl", "of the process groups that rounds run"
-           " on; auto: gloo", alike=False),
+           " on; auto: gloo", choices=(None, "gloo", "nccl"), alike=False),
 )
 
 
@@ -106,16 +108,10 @@ def _convert(option: Option, value: Any, said: str) -> Any:
     if option.kind is int and not isinstance(value, str) and converted != value:
         raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
     low, high = option.minimum, option.maximum
-    if low is not None and not low <= converted <= high:
+    if (low is not None and not low <= converted <= high) or \
+            (option.choices and converted not in option.choices):
         raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
     return converted
-
-
-def _choices(settings: Settings) -> None:
-    if settings.feedback not in ("none", "ef"):
-        raise ValueError(f"feedback is {settings.feedback!r}; accepted: none, ef")
-    if settings.backend not in (None, "gloo", "nccl"):
-        raise ValueError(f"backend is {settings.backend!r}; accepted: auto, gloo, nccl")
 
 
 def make(arguments: Mapping[str, Any],
@@ -140,9 +136,7 @@ def make(arguments: Mapping[str, Any],
             text = environment.get(option.variable)
             said = f"environment variable {option.variable}"
             values[option.name] = _convert(option, text if text else None, said)
-    settings = Settings(**values)
-    _choices(settings)
-    return settings
+    return Settings(**values)
 
 
 def table() -> Sequence[tuple[str, str, str, str]]:

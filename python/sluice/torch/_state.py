@@ -257,6 +257,7 @@ class State:
             if part == 0:
                 self._prepare(work, ready)
             ready.wait()
+            self._go_on()
             if work.jobs is None:
                 raise work.error or SluiceError("the bucket could not be unpacked")
             order = _native.Order(work.step, sequence, part, work.parts,
@@ -265,6 +266,7 @@ class State:
             report = lane.run(order, work.jobs, work.index)
         except BaseException as error:
             self._fail(lane, work, error)
+            lane.hang_up()
         self._part_done(work, report)
 
     @staticmethod
@@ -276,10 +278,17 @@ class State:
 
     def _run_plain(self, lane: Lane, work: Work) -> None:
         try:
+            self._go_on()
             work.result = lane.plain(work.buffer, work.index, work.step)
         except BaseException as error:
             self._fail(lane, work, error)
+            lane.hang_up()
         self._part_done(work, None)
+
+    def _go_on(self) -> None:
+        """After a failure nothing more is sent: other ranks may have stopped anywhere."""
+        if self._error is not None:
+            raise self._error
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
@@ -287,9 +296,11 @@ class State:
     def _fail(self, lane: Lane, work: Work, error: BaseException) -> None:
         self.ranks.tell(lane.position, error)
         with self._lock:
+            first = self._error is None
             work.error = work.error or error
             self._error = self._error or error
-        log.error("sluice: %s", error)
+        if first:
+            log.error("sluice: %s", error)
 
     def _part_done(self, work: Work, report: _native.Report | None) -> None:
         with self._lock:
@@ -337,7 +348,7 @@ class State:
         self._totals["skipped_steps"] += int(self._infinite > 0)
         if self._is_due(self.settings.check_every):
             self._totals["checks"] += 1
-            self.ranks.compare(f"the mean of step {self.step}", self._digest)
+            self._lanes[0].compare(f"the mean of step {self.step}", self._digest)
         self._totals["steps"] += 1
         self._digest = self._infinite = 0
         self._last_seen = False
