@@ -23,7 +23,7 @@ def main() -> None:
     ddp_model = DistributedDataParallel(model)
     handle = sluice.torch.attach(ddp_model, codec="tide:bits=4")
 
-    optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(ddp_model.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(1 + rank)
     teacher = torch.randn(256, 256, generator=torch.Generator().manual_seed(9)) / 16
     for step in range(int(os.environ.get("STEPS", "40"))):
