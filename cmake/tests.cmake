@@ -2,6 +2,7 @@
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
 
 file(GLOB SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_test.cc)
 file(GLOB SLUICE_SUPPORT_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
@@ -25,7 +26,19 @@ function(sluice_test_binary name)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
-sluice_test_binary(unit_tests ${SLUICE_TEST_SOURCES} ${SLUICE_APP_TEST_SOURCES})
+# The simulator of src/protocol, and what it and the model check say.
+file(GLOB SLUICE_SIM_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/*.cc)
+set(SLUICE_SIM_TEST_SOURCES ${SLUICE_SIM_SOURCES})
+list(FILTER SLUICE_SIM_SOURCES EXCLUDE REGEX "(_test|/main)\\.cc$")
+list(FILTER SLUICE_SIM_TEST_SOURCES INCLUDE REGEX "_test\\.cc$")
+add_library(sluice_simulator STATIC ${SLUICE_SIM_SOURCES})
+target_link_libraries(sluice_simulator PUBLIC sluice sluice_flags fmt::fmt)
+add_executable(sluice_sim ${PROJECT_SOURCE_DIR}/sim/main.cc)
+target_link_libraries(sluice_sim PRIVATE sluice_simulator CLI11::CLI11)
+
+sluice_test_binary(unit_tests ${SLUICE_TEST_SOURCES} ${SLUICE_APP_TEST_SOURCES}
+                              ${SLUICE_SIM_TEST_SOURCES})
+target_link_libraries(unit_tests PRIVATE sluice_simulator)
 sluice_test_binary(conformance_tests ${SLUICE_CONFORMANCE_SOURCES})
 # What has threads, on its own, for the thread sanitizer.
 set(SLUICE_THREAD_SOURCES ${SLUICE_TEST_SOURCES})

@@ -36,6 +36,11 @@ class AlignedBuffer {
   std::size_t size_ = 0;
 };
 
+// Makes the buffer at least so large, with room for more; what it held is gone then.
+inline void grow(AlignedBuffer& buffer, std::size_t size) {
+  if (buffer.size() < size) buffer = AlignedBuffer(size + size / 2);
+}
+
 template <class T>
 struct AlignedAllocator {
   using value_type = T;

@@ -27,11 +27,6 @@ Error malformed(std::uint32_t rank, const char* what) {
 
 Error invalid(const char* what) { return Error{Code::invalid_argument, 0, what}; }
 
-// With room to spare: sizes follow the data and creep.
-void grow(AlignedBuffer& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer = AlignedBuffer(size + size / 2);
-}
-
 // Copies to the front of `into` and cuts it off.
 void append(std::span<const std::byte> bytes, std::span<std::byte>& into) {
   std::copy(bytes.begin(), bytes.end(), into.begin());

@@ -26,13 +26,6 @@ std::uint32_t nearest_unit(std::uint64_t border, std::uint64_t cost, std::uint32
 
 }  // namespace
 
-std::uint32_t shard_unit(const Reduction& what, std::uint32_t workers) {
-  if (is_list(what.op)) return what.count;
-  const bool headers =
-      what.op == Op::lane_sum && (what.down == Down::narrow || is_rounded(what, workers));
-  return headers ? grain_of(what) : 8;
-}
-
 void Shards::cut(std::span<const Round> rounds, std::uint32_t workers) {
   segments_.clear();
   copied_ = false;
@@ -45,7 +38,7 @@ void Shards::cut(std::span<const Round> rounds, std::uint32_t workers) {
     const Reduction& what = rounds[index].what;
     SLUICE_ASSERT(what.count > 0);
     const std::uint64_t cost = cost_of(what, workers);
-    const std::uint32_t unit = shard_unit(what, workers);
+    const std::uint32_t unit = segment_unit(what, workers);
     const std::uint32_t units = divide_up(what.count, unit);
     std::uint32_t at = 0;
     while (at < units) {
@@ -53,7 +46,7 @@ void Shards::cut(std::span<const Round> rounds, std::uint32_t workers) {
       const std::uint32_t end = nearest_unit(border - std::min(border, passed), cost, units);
       if (end > at) {
         const auto lane = [&](std::uint32_t u) { return u == units ? what.count : u * unit; };
-        add(rounds[index], index, lane(at), lane(end), workers);
+        segments_.push_back(segment_of(what, index, lane(at), lane(end), workers));
         at = end;
       }
       if (at == units) break;
@@ -70,21 +63,9 @@ void Shards::copy(std::span<const Round> rounds, std::uint32_t workers) {
   segments_.clear();
   copied_ = true;
   for (std::uint32_t index = 0; index < rounds.size(); ++index) {
-    add(rounds[index], index, 0, rounds[index].what.count, workers);
+    const Reduction& what = rounds[index].what;
+    segments_.push_back(segment_of(what, index, 0, what.count, workers));
   }
-}
-
-void Shards::add(const Round& round, std::uint32_t index, std::uint32_t first, std::uint32_t end,
-                 std::uint32_t workers) {
-  Segment segment;
-  segment.what = round.what;
-  segment.what.count = end - first;
-  segment.round = index;
-  segment.first = first;
-  segment.up_first = std::size_t{first} / 8 * round.what.bits;
-  segment.up_size = up_size(segment.what);
-  segment.down_size = down_size_max(segment.what, workers);
-  segments_.push_back(segment);
 }
 
 }  // namespace sluice

@@ -57,7 +57,7 @@ void expect_covers(const Shards& shards, std::span<const Round> rounds, std::uin
       ASSERT_EQ(segment.round, round);
       ASSERT_EQ(segment.first, lane);
       ASSERT_GT(segment.what.count, 0u);
-      EXPECT_EQ(segment.first % shard_unit(what, n), 0u);
+      EXPECT_EQ(segment.first % segment_unit(what, n), 0u);
       EXPECT_EQ(segment.up_first, up);
       EXPECT_EQ(segment.what.op, what.op);
       lane += segment.what.count;
@@ -98,7 +98,7 @@ TEST(Shards, AreBalancedUpToAUnitAtEachEnd) {
     for (const Round& round : rounds) {
       total += up_size(round.what) + down_size_max(round.what, n);
       Reduction one = round.what;
-      one.count = std::min(one.count, shard_unit(one, n));
+      one.count = std::min(one.count, segment_unit(one, n));
       unit = std::max(unit, up_size(one) + down_size_max(one, n));
     }
     for (std::uint32_t rank = 0; rank < n; ++rank) {
@@ -128,11 +128,11 @@ TEST(Shards, ListsAndSumsWithOneHeaderStayWhole) {
 
 TEST(Shards, SumsThatAreNotRoundedAfterAllAreCutAnywhere) {
   Reduction what{.op = Op::lane_sum, .bits = 4, .down = Down::round, .extra = 4, .count = 800};
-  EXPECT_EQ(shard_unit(what, 16), 8u);    // 16 · 15 fits 8 bits: full lanes
-  EXPECT_EQ(shard_unit(what, 18), 800u);  // one header for all
+  EXPECT_EQ(segment_unit(what, 16), 8u);    // 16 · 15 fits 8 bits: full lanes
+  EXPECT_EQ(segment_unit(what, 18), 800u);  // one header for all
   what.grain = 64;
-  EXPECT_EQ(shard_unit(what, 18), 64u);
-  EXPECT_EQ(shard_unit({.op = Op::max, .bits = 8, .count = 800, .grain = 64}, 18), 8u);
+  EXPECT_EQ(segment_unit(what, 18), 64u);
+  EXPECT_EQ(segment_unit({.op = Op::max, .bits = 8, .count = 800, .grain = 64}, 18), 8u);
 }
 
 TEST(Shards, FewLanesLeaveManyWorkersWithoutAny) {

@@ -44,10 +44,6 @@ std::uint64_t count_infinite(std::span<const float> values) {
   return count;
 }
 
-void grow(AlignedBuffer& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer = AlignedBuffer(size);
-}
-
 }  // namespace
 
 Parcel::Parcel(Memory& memory, const Codec& exact)

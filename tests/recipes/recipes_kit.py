@@ -11,6 +11,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# torch 2.15 on a busy machine: a thread of its own outlives Python, in 1 of 20 jobs, with or
+# without Sluice.
+KNOWN_FAULT, ATTEMPTS = "terminate called without an active exception", 4
 LIMIT_SECONDS = 240  # of an example: what takes longer hangs
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -53,7 +56,7 @@ class RecipeTest(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.folder, *names)
 
-    def run_command(self, *command, variables=None):
+    def run_command(self, *command, variables=None, attempts=1):
         """Its output. Ends within the limit, or the test fails and nothing of it stays behind."""
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder,
@@ -65,6 +68,8 @@ class RecipeTest(unittest.TestCase):
                 os.killpg(job.pid, signal.SIGKILL)
                 out, _ = job.communicate()
                 self.fail(f"hangs: {command}\n{out}")
+        if job.returncode != 0 and KNOWN_FAULT in out and attempts > 1:
+            return self.run_command(*command, variables=variables, attempts=attempts - 1)
         self.assertEqual(job.returncode, 0, f"{command}\n{out}")
         return out
 
@@ -73,4 +78,4 @@ class RecipeTest(unittest.TestCase):
         return self.run_command(
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
             "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-            str(ROOT / script), *arguments, variables=variables)
+            str(ROOT / script), *arguments, variables=variables, attempts=ATTEMPTS)

@@ -29,10 +29,6 @@ void sort_by_rank(std::span<Contribution> contributions) {
             [](const Contribution& a, const Contribution& b) { return a.rank < b.rank; });
 }
 
-void grow(AlignedBuffer& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer = AlignedBuffer(size);
-}
-
 }  // namespace
 
 Meeting::Meeting(std::uint32_t workers)

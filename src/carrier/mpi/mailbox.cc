@@ -17,10 +17,6 @@ Status check(int code, const char* what) {
 
 }  // namespace
 
-void grow(AlignedBuffer& buffer, std::size_t size) {
-  if (buffer.size() < size) buffer = AlignedBuffer(size + size / 2);
-}
-
 Mailbox::Mailbox(const Library& library, Comm comm, std::uint32_t rank, std::uint32_t workers)
     : mpi_(library),
       comm_(comm),

@@ -15,9 +15,6 @@
 
 namespace sluice::mpi {
 
-// With room to spare: sizes follow the data and creep.
-void grow(AlignedBuffer& buffer, std::size_t size);
-
 // What MPI may still read or write stays until the very end of the process, after the destructors
 // of statics.
 template <class T>

@@ -1,0 +1,33 @@
+// Plays a scenario: real workers and aggregators of src/protocol on a virtual clock and a network
+// that loses, repeats, delays and reorders. Checks what must hold whatever the network does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "protocol/counters.h"
+#include "protocol/link.h"
+#include "sim/scenario.h"
+
+namespace sluice::sim {
+
+struct Outcome {
+  // Empty: everything held. Otherwise which invariant did not, where and when; the seed is in the
+  // scenario.
+  std::string violation;
+  Time took{};
+  protocol::Counters aggregators;  // the sum over all that lived
+  protocol::LinkCounters workers;
+  std::uint64_t datagrams = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t results = 0;  // steps whose answers were taken and compared
+
+  [[nodiscard]] bool holds() const { return violation.empty(); }
+};
+
+// I1 and I2: every answer has the bytes that the reference gives, on every worker. I5, I7: what the
+// aggregators counted adds up. I6: everything ends within the scenario's patience. I8: jobs do not
+// touch each other. With a killed worker: the others say who is missing, and nothing else goes wrong.
+Outcome play(const Scenario& scenario);
+
+}  // namespace sluice::sim

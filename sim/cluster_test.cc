@@ -1,0 +1,143 @@
+// The protocol under a network that does everything: seeds, mutants, faults.
+#include "sim/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "sim/rules.h"
+
+namespace sluice::sim {
+namespace {
+
+// More by hand: build/bin/sluice_sim --seeds 10000.
+constexpr std::uint64_t kSeeds = 200;
+
+TEST(Cluster, SeedsHold) {
+  std::uint64_t results = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Outcome outcome = play(scenario_of(seed));
+    ASSERT_TRUE(outcome.holds()) << outcome.violation;
+    results += outcome.results;
+  }
+  EXPECT_GT(results, 20 * kSeeds);
+}
+
+TEST(Cluster, TheSameSeedIsTheSameRun) {
+  for (const std::uint64_t seed : {3u, 17u, 40u}) {
+    const Outcome first = play(scenario_of(seed));
+    const Outcome second = play(scenario_of(seed));
+    EXPECT_EQ(first.took, second.took);
+    EXPECT_EQ(first.datagrams, second.datagrams);
+    EXPECT_EQ(first.lost, second.lost);
+    EXPECT_EQ(first.workers.retransmits, second.workers.retransmits);
+  }
+}
+
+// Enough chunks per slot, and everything that a network can do.
+Scenario hostile(std::uint64_t seed, protocol::SlotRule rule) {
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.workers = 3;
+  scenario.exchanges = 8;
+  scenario.window = 2;
+  scenario.slots = 4;
+  scenario.floats = false;
+  scenario.rule = rule;
+  scenario.weather = {.loss = 0.1,
+                      .duplicate = 0.2,
+                      .reorder = 0.3,
+                      .delay = std::chrono::microseconds(200),
+                      .jitter = std::chrono::milliseconds(20)};
+  scenario.patience = std::chrono::seconds(60);
+  return scenario;
+}
+
+TEST(Cluster, OtherRulesAreCaught) {
+  for (const NamedRule& rule : kOtherRules) {
+    std::string found;
+    for (std::uint64_t seed = 1; seed <= 50 && found.empty(); ++seed) {
+      found = play(hostile(seed, rule.rule)).violation;
+    }
+    EXPECT_FALSE(found.empty()) << rule.name << ", which " << rule.wrong << ", was not caught";
+    EXPECT_NE(found.find("seed "), std::string::npos) << "a violation names its seed: " << found;
+  }
+}
+
+TEST(Cluster, OursHoldsWhereOtherRulesAreCaught) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const Outcome outcome = play(hostile(seed, &protocol::slot_rule));
+    ASSERT_TRUE(outcome.holds()) << outcome.violation;
+    EXPECT_GT(outcome.aggregators.stale + outcome.aggregators.again, 0u);
+  }
+}
+
+TEST(Cluster, EveryNumberOfWorkersAndAggregatorsAtEveryLoss) {
+  for (const std::uint32_t workers : {1u, 2u, 7u, 16u}) {
+    for (const std::uint32_t aggregators : {1u, 2u, 3u}) {
+      for (const double loss : {0.0, 0.01, 0.2}) {
+        Scenario scenario = hostile(workers, &protocol::slot_rule);
+        scenario.workers = workers;
+        scenario.aggregators = aggregators;
+        scenario.exchanges = 3;
+        scenario.lanes_max = 2000;
+        scenario.floats = true;
+        scenario.weather.loss = loss;
+        scenario.patience = std::chrono::hours(1);
+        const Outcome outcome = play(scenario);
+        ASSERT_TRUE(outcome.holds()) << outcome.violation;
+      }
+    }
+  }
+}
+
+TEST(Cluster, IncastOf64WorkersDoesNotCollapse) {
+  Scenario scenario;
+  scenario.seed = 5;
+  scenario.workers = 64;
+  scenario.exchanges = 4;
+  scenario.window = 4;
+  scenario.slots = 64;
+  scenario.lanes_max = 20000;
+  scenario.floats = false;
+  scenario.weather = {.delay = std::chrono::microseconds(50),
+                      .bytes_per_second = 125e6,
+                      .queue = 256 * 1024};
+  const Outcome outcome = play(scenario);
+  ASSERT_TRUE(outcome.holds()) << outcome.violation;
+  // What one link must carry at least: every worker's contributions.
+  const double least = static_cast<double>(outcome.aggregators.up_bytes) / 125e6;
+  const double took = std::chrono::duration<double>(outcome.took).count();
+  EXPECT_LT(took, 4 * least + 0.5) << "of which the network needs " << least << " s";
+}
+
+TEST(Cluster, AKilledWorkerIsNamedByAllOthers) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Scenario scenario = hostile(seed, &protocol::slot_rule);
+    scenario.exchanges = 50;
+    scenario.kill_worker = 1;
+    scenario.kill_at = std::chrono::milliseconds(30);
+    scenario.patience = std::chrono::seconds(20);
+    const Outcome outcome = play(scenario);
+    EXPECT_TRUE(outcome.holds()) << outcome.violation;
+  }
+}
+
+TEST(Cluster, RestartsOfAllAggregatorsLoseNothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Scenario scenario = hostile(seed, &protocol::slot_rule);
+    scenario.aggregators = 2;
+    scenario.floats = true;
+    scenario.exchanges = 20;
+    for (std::uint32_t i = 0; i < 6; ++i) {
+      scenario.restarts.push_back({i % 2, std::chrono::milliseconds(50 + 100 * i)});
+    }
+    scenario.patience = std::chrono::hours(1);
+    const Outcome outcome = play(scenario);
+    ASSERT_TRUE(outcome.holds()) << outcome.violation;
+    EXPECT_GT(outcome.workers.joins, 2u * scenario.workers);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::sim

@@ -1,0 +1,500 @@
+#include "sim/model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <type_traits>
+
+#include "base/assert.h"
+
+namespace sluice::sim {
+namespace {
+
+using protocol::Verdict;
+using protocol::Version;
+
+// Chunks are 1 to n here, whatever number the rule sees.
+using Chunk = std::uint32_t;
+
+// How often each contribution was counted: two bits each, three stands for three or more. No sum
+// with a two in it is right, so what is beyond need not be told apart, and states stay finite.
+using Sum = std::uint32_t;
+
+// Packets of one direction of one worker; zero is no packet and stands after all others. Up, a
+// packet is its chunk; down, its place in World::results_. Of an unordered channel only one
+// arrangement is used, so that equal multisets are equal states.
+using Channel = std::array<std::uint16_t, kModelInFlightMax>;
+
+struct State {
+  Chunk want[kModelWorkersMax] = {};             // the chunk whose result a worker waits for
+  std::uint32_t arrived[kModelWorkersMax] = {};  // bit per chunk: the aggregator has had it
+  Version versions[2];                           // the rule's
+  Sum sums[2] = {};
+  std::uint32_t missing[2] = {};  // contributions to completion; 0 is complete
+  Channel up[kModelWorkersMax] = {};
+  Channel down[kModelWorkersMax] = {};
+  std::uint16_t accepted[kModelChunksMax] = {};  // the result that was first accepted of a chunk
+};
+
+enum class Event : std::uint8_t { send, up_lost, up_arrives, down_lost, down_arrives };
+
+struct Action {
+  Event event;
+  std::uint32_t worker;
+  std::uint32_t at = 0;    // place in the channel
+  bool duplicate = false;  // arrives, and is still under way
+};
+
+struct Answer {
+  Chunk chunk;
+  Sum sum;
+  bool operator==(const Answer&) const = default;
+};
+
+// Two versions of 7 bytes, then workers, then chunks, in whole words for the hash.
+constexpr std::size_t packed_size(std::size_t workers, std::size_t chunks, std::size_t packets) {
+  return (14 + workers * (2 + 3 * packets) + 2 * chunks + 7) / 8 * 8;
+}
+using Packed =
+    std::array<std::uint8_t, packed_size(kModelWorkersMax, kModelChunksMax, kModelInFlightMax)>;
+
+// What there is and what may happen to it.
+class World {
+ public:
+  World(protocol::SlotRule rule, const Setting& setting) : rule_(rule), setting_(setting) {
+    SLUICE_ASSERT(setting.workers >= 1 && setting.workers <= kModelWorkersMax);
+    SLUICE_ASSERT(setting.chunks >= 1 && setting.chunks <= kModelChunksMax);
+    SLUICE_ASSERT(setting.workers * setting.chunks <= kModelContributionsMax);
+    SLUICE_ASSERT(setting.in_flight_max >= 1 && setting.in_flight_max <= kModelInFlightMax);
+  }
+
+  State start() const {
+    State state;
+    std::fill_n(state.want, setting_.workers, Chunk{1});
+    return state;
+  }
+  bool is_end(const State& state) const {
+    return *std::min_element(state.want, state.want + setting_.workers) > setting_.chunks;
+  }
+  void list_actions(const State& state, std::vector<Action>& actions) const;
+  // Carries the action out. What it violates, of all that is checked.
+  std::optional<Invariant> act(State& state, const Action& action);
+  // A sentence about an action that led from one state to the other.
+  std::string describe(const State& before, const Action& action, const State& after) const;
+
+  Packed pack(State state) const;
+  State unpack(const std::uint8_t* packed) const;
+
+ private:
+  template <typename Field>
+  void transfer(State& state, Field field) const;
+  std::uint32_t number_of(Chunk chunk) const { return setting_.chunk_first + chunk - 1; }
+  unsigned shift_of(std::uint32_t worker, Chunk chunk) const {
+    return 2 * ((chunk - 1) * setting_.workers + worker);
+  }
+  Sum exact_sum(Chunk chunk) const {
+    Sum sum = 0;
+    for (std::uint32_t w = 0; w < setting_.workers; ++w) sum |= Sum{1} << shift_of(w, chunk);
+    return sum;
+  }
+  bool is_checked(Invariant invariant) const { return (setting_.checked & only(invariant)) != 0; }
+  bool is_awaited(const State& state, Sum sum) const;
+  void list_channel(const Channel& channel, Event lost, Event arrives, std::uint32_t worker,
+                    std::vector<Action>& actions) const;
+  void put(Channel& channel, std::uint16_t packet) const;
+  void count(State& state, std::size_t side, std::uint32_t worker, Chunk chunk, bool first) const;
+  std::optional<Invariant> arrive_up(State& state, std::uint32_t worker, Chunk chunk);
+  std::optional<Invariant> arrive_down(State& state, std::uint32_t worker, std::uint16_t packet);
+  std::uint16_t packet_of(const Answer& answer);
+  std::string text_of(Sum sum) const;
+  std::string text_of(const Answer& answer) const {
+    return "the result of chunk " + std::to_string(answer.chunk) + ' ' + text_of(answer.sum);
+  }
+
+  protocol::SlotRule rule_;
+  Setting setting_;
+  std::vector<Answer> results_{Answer{0, 0}};
+};
+
+void take(Channel& channel, std::uint32_t at) {
+  std::copy(channel.begin() + at + 1, channel.end(), channel.begin() + at);
+  channel.back() = 0;
+}
+
+std::uint32_t bit_of(Chunk chunk) { return 1u << (chunk - 1); }
+
+bool same(const Version& a, const Version& b) {
+  return a.used == b.used && a.chunk == b.chunk && a.seen == b.seen;
+}
+
+void World::list_channel(const Channel& channel, Event lost, Event arrives, std::uint32_t worker,
+                         std::vector<Action>& actions) const {
+  const bool is_fifo = setting_.order == Order::fifo;
+  for (std::uint32_t at = 0; at < channel.size() && channel[at] != 0; ++at) {
+    if (!is_fifo && at > 0 && channel[at] == channel[at - 1]) continue;
+    if (setting_.loss) actions.push_back({lost, worker, at});
+    if (is_fifo && at > 0) continue;
+    actions.push_back({arrives, worker, at});
+    if (setting_.duplication) actions.push_back({arrives, worker, at, true});
+  }
+}
+
+void World::list_actions(const State& state, std::vector<Action>& actions) const {
+  actions.clear();
+  for (std::uint32_t w = 0; w < setting_.workers; ++w) {
+    const bool room = state.up[w][setting_.in_flight_max - 1] == 0;
+    if (room && state.want[w] <= setting_.chunks) actions.push_back({Event::send, w});
+    list_channel(state.up[w], Event::up_lost, Event::up_arrives, w, actions);
+    list_channel(state.down[w], Event::down_lost, Event::down_arrives, w, actions);
+  }
+}
+
+void World::put(Channel& channel, std::uint16_t packet) const {
+  const auto end = channel.begin() + setting_.in_flight_max;
+  const auto gap = std::find(channel.begin(), end, std::uint16_t{0});
+  if (gap == end) return;
+  *gap = packet;
+  if (setting_.order == Order::unordered) std::sort(channel.begin(), gap + 1, std::greater<>());
+}
+
+// Whether a worker waits for the result of a chunk that has a part in the sum.
+bool World::is_awaited(const State& state, Sum sum) const {
+  for (Chunk chunk = 1; chunk <= setting_.chunks; ++chunk) {
+    if ((sum & (exact_sum(chunk) * 3)) == 0) continue;
+    for (std::uint32_t w = 0; w < setting_.workers; ++w) {
+      if (state.want[w] <= chunk) return true;
+    }
+  }
+  return false;
+}
+
+void World::count(State& state, std::size_t side, std::uint32_t worker, Chunk chunk,
+                  bool first) const {
+  const unsigned shift = shift_of(worker, chunk);
+  if (first) state.sums[side] = 0;
+  if ((state.sums[side] >> shift & 3) != 3) state.sums[side] += Sum{1} << shift;
+  // As published: one count for a version, which goes on where the sum is begun anew. Under a rule
+  // that keeps the invariants it is at 0 there, so an aggregator that sets it anew does the same.
+  std::uint32_t& missing = state.missing[side];
+  missing = (missing == 0 ? setting_.workers : missing) - 1;
+}
+
+std::uint16_t World::packet_of(const Answer& answer) {
+  const auto place = std::find(results_.begin(), results_.end(), answer) - results_.begin();
+  SLUICE_ASSERT(place <= std::numeric_limits<std::uint16_t>::max());
+  if (static_cast<std::size_t>(place) == results_.size()) results_.push_back(answer);
+  return static_cast<std::uint16_t>(place);
+}
+
+std::optional<Invariant> World::arrive_up(State& state, std::uint32_t worker, Chunk chunk) {
+  const std::uint32_t number = number_of(chunk);
+  const std::size_t side = number % 2;
+  const Version before[2] = {state.versions[0], state.versions[1]};
+  const Verdict verdict = rule_(state.versions, number, worker);
+  const bool counts = verdict == Verdict::first || verdict == Verdict::next;
+  const bool overwrites = verdict == Verdict::first && is_awaited(state, state.sums[side]);
+  const bool is_repeated = (state.arrived[worker] & bit_of(chunk)) != 0;
+  const bool changes =
+      counts || !same(before[0], state.versions[0]) || !same(before[1], state.versions[1]);
+  state.arrived[worker] |= bit_of(chunk);
+  if (counts) count(state, side, worker, chunk, verdict == Verdict::first);
+  if (verdict != Verdict::stale && state.missing[side] == 0) {
+    // The number is that of the packet which is answered, as the header is published to be.
+    const std::uint16_t packet = packet_of({chunk, state.sums[side]});
+    for (std::uint32_t w = 0; w < setting_.workers; ++w) {
+      if (counts || w == worker) put(state.down[w], packet);
+    }
+  }
+  if (overwrites && is_checked(Invariant::retention)) return Invariant::retention;
+  if (is_repeated && changes && is_checked(Invariant::idempotence)) return Invariant::idempotence;
+  return std::nullopt;
+}
+
+std::optional<Invariant> World::arrive_down(State& state, std::uint32_t worker,
+                                            std::uint16_t packet) {
+  const Answer& answer = results_[packet];
+  if (answer.chunk != state.want[worker]) return std::nullopt;
+  ++state.want[worker];
+  std::uint16_t& accepted = state.accepted[answer.chunk - 1];
+  if (accepted == 0) accepted = packet;
+  if (answer.sum != exact_sum(answer.chunk) && is_checked(Invariant::exactly_once)) {
+    return Invariant::exactly_once;
+  }
+  if (accepted != packet && is_checked(Invariant::agreement)) return Invariant::agreement;
+  return std::nullopt;
+}
+
+std::optional<Invariant> World::act(State& state, const Action& action) {
+  const std::uint32_t w = action.worker;
+  if (action.event == Event::send) {
+    put(state.up[w], static_cast<std::uint16_t>(state.want[w]));
+    return std::nullopt;
+  }
+  const bool is_up = action.event == Event::up_lost || action.event == Event::up_arrives;
+  Channel& channel = is_up ? state.up[w] : state.down[w];
+  const std::uint16_t packet = channel[action.at];
+  if (!action.duplicate) take(channel, action.at);
+  if (action.event == Event::up_arrives) return arrive_up(state, w, packet);
+  if (action.event == Event::down_arrives) return arrive_down(state, w, packet);
+  return std::nullopt;
+}
+
+std::string World::text_of(Sum sum) const {
+  std::string text = "{";
+  for (Chunk chunk = 1; chunk <= setting_.chunks; ++chunk) {
+    for (std::uint32_t w = 0; w < setting_.workers; ++w) {
+      for (Sum times = sum >> shift_of(w, chunk) & 3; times > 0; --times) {
+        if (text.size() > 1) text += ' ';
+        text += 'w' + std::to_string(w) + ':' + std::to_string(chunk);
+      }
+    }
+  }
+  return text + '}';
+}
+
+std::string World::describe(const State& before, const Action& action, const State& after) const {
+  static constexpr const char* kVerdicts[] = {"stale", "first", "next", "again"};
+  const std::uint32_t w = action.worker;
+  const std::string worker = 'w' + std::to_string(w);
+  const std::string copy = action.duplicate ? " (a copy is still under way)" : "";
+  if (action.event == Event::send) return worker + " sends chunk " + std::to_string(before.want[w]);
+  if (action.event == Event::up_lost || action.event == Event::up_arrives) {
+    const Chunk chunk = before.up[w][action.at];
+    const std::string packet = "chunk " + std::to_string(chunk) + " of " + worker;
+    if (action.event == Event::up_lost) return packet + " is lost";
+    const std::size_t side = number_of(chunk) % 2;
+    Version versions[2] = {before.versions[0], before.versions[1]};
+    const Verdict verdict = rule_(versions, number_of(chunk), w);
+    return packet + " arrives" + copy + ": " + kVerdicts[static_cast<std::size_t>(verdict)] +
+           "; version " + std::to_string(side) + " holds " + text_of(after.sums[side]) +
+           (after.missing[side] == 0 ? ", complete" : "");
+  }
+  const Answer& answer = results_[before.down[w][action.at]];
+  if (action.event == Event::down_lost) return text_of(answer) + " to " + worker + " is lost";
+  return worker + " gets " + text_of(answer) + copy +
+         (after.want[w] == before.want[w] ? ": ignored" : ": accepted");
+}
+
+// Calls field(value, bytes) for all that makes a state, to write the values or to set them.
+template <typename Field>
+void World::transfer(State& state, Field field) const {
+  for (std::size_t side = 0; side < 2; ++side) {
+    Version& version = state.versions[side];
+    std::uint32_t chunk = version.used ? version.chunk - setting_.chunk_first + 1 : 0;
+    field(chunk, 1);
+    version.used = chunk != 0;
+    version.chunk = version.used ? number_of(chunk) : 0;
+    field(version.seen, 1);
+    field(state.missing[side], 1);
+    field(state.sums[side], 4);
+  }
+  for (std::uint32_t w = 0; w < setting_.workers; ++w) {
+    field(state.want[w], 1);
+    field(state.arrived[w], 1);
+    for (std::uint32_t i = 0; i < setting_.in_flight_max; ++i) {
+      field(state.up[w][i], 1);
+      field(state.down[w][i], 2);
+    }
+  }
+  for (std::uint32_t i = 0; i < setting_.chunks; ++i) field(state.accepted[i], 2);
+}
+
+Packed World::pack(State state) const {
+  Packed packed{};
+  std::uint8_t* to = packed.data();
+  transfer(state, [&to](const auto& value, unsigned bytes) {
+    SLUICE_DASSERT(std::uint64_t{value} >> (8 * bytes) == 0);
+    for (unsigned i = 0; i < bytes; ++i) *to++ = static_cast<std::uint8_t>(value >> (8 * i));
+  });
+  return packed;
+}
+
+State World::unpack(const std::uint8_t* packed) const {
+  State state;
+  transfer(state, [&packed](auto& value, unsigned bytes) {
+    std::uint32_t read = 0;
+    for (unsigned i = 0; i < bytes; ++i) read |= std::uint32_t{*packed++} << (8 * i);
+    value = static_cast<std::remove_reference_t<decltype(value)>>(read);
+  });
+  return state;
+}
+
+// Packed states, each once, numbered in the order they came.
+class Explored {
+ public:
+  explicit Explored(std::size_t packed_size) : size_(packed_size), table_(std::size_t{1} << 16) {}
+
+  std::uint32_t count() const { return count_; }
+  const std::uint8_t* at(std::uint32_t index) const { return bytes_.data() + index * size_; }
+  bool is_at(std::uint32_t index, const std::uint8_t* packed) const {
+    return std::memcmp(at(index), packed, size_) == 0;
+  }
+
+  // The number of the state, which is the count before where the state was not there.
+  std::uint32_t insert(const Packed& packed) {
+    if (std::size_t{count_} * 2 >= table_.size()) grow();
+    std::uint32_t& place = table_[probe(packed.data())];
+    if (place != 0) return place - 1;
+    bytes_.insert(bytes_.end(), packed.data(), packed.data() + size_);
+    place = ++count_;
+    return count_ - 1;
+  }
+
+ private:
+  std::uint64_t hash(const std::uint8_t* packed) const {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < size_; i += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, packed + i, sizeof word);
+      value = (value ^ word) * 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio, as Knuth has it
+      value ^= value >> 32;
+    }
+    return value;
+  }
+
+  // Where in the table the state is or belongs.
+  std::size_t probe(const std::uint8_t* packed) const {
+    std::size_t place = hash(packed) & (table_.size() - 1);
+    while (table_[place] != 0 && !is_at(table_[place] - 1, packed)) {
+      place = (place + 1) & (table_.size() - 1);
+    }
+    return place;
+  }
+
+  void grow() {
+    table_.assign(table_.size() * 2, 0);
+    for (std::uint32_t index = 0; index < count_; ++index) table_[probe(at(index))] = index + 1;
+  }
+
+  std::size_t size_;
+  std::uint32_t count_ = 0;
+  std::vector<std::uint8_t> bytes_;
+  std::vector<std::uint32_t> table_;  // number + 1, or 0
+};
+
+class Search {
+ public:
+  Search(protocol::SlotRule rule, const Setting& setting)
+      : setting_(setting),
+        world_(rule, setting),
+        explored_(packed_size(setting.workers, setting.chunks, setting.in_flight_max)) {}
+
+  Report run();
+
+ private:
+  // Everything one action away from the state. False ends the search.
+  bool expand(std::uint32_t index);
+  std::optional<std::uint32_t> first_without_end() const;
+  void tell(std::uint32_t index, const std::string& last, Invariant violated);
+
+  Setting setting_;
+  World world_;
+  Explored explored_;
+  std::vector<std::uint32_t> parents_;
+  std::vector<std::uint8_t> ends_;      // whether the state is an end
+  std::vector<std::uint32_t> targets_;  // of the transitions, state by state
+  std::vector<std::size_t> firsts_;     // a state's first transition
+  std::vector<Action> actions_;
+  Report report_;
+};
+
+bool Search::expand(std::uint32_t index) {
+  const State state = world_.unpack(explored_.at(index));
+  world_.list_actions(state, actions_);
+  for (const Action& action : actions_) {
+    State next = state;
+    const std::optional<Invariant> violated = world_.act(next, action);
+    ++report_.transitions;
+    if (violated.has_value()) {
+      tell(index, world_.describe(state, action, next), *violated);
+      return false;
+    }
+    const std::uint32_t target = explored_.insert(world_.pack(next));
+    targets_.push_back(target);
+    if (target < parents_.size()) continue;
+    parents_.push_back(index);
+    ends_.push_back(world_.is_end(next) ? 1 : 0);
+    if (explored_.count() >= setting_.states_max) return false;
+  }
+  return true;
+}
+
+// The way to the state and what is last. Actions are not kept with the states but found again.
+void Search::tell(std::uint32_t index, const std::string& last, Invariant violated) {
+  std::vector<std::uint32_t> way{index};
+  while (way.back() != 0) way.push_back(parents_[way.back()]);
+  std::reverse(way.begin(), way.end());
+  for (std::size_t i = 1; i < way.size(); ++i) {
+    const State before = world_.unpack(explored_.at(way[i - 1]));
+    std::vector<Action> actions;
+    world_.list_actions(before, actions);
+    for (const Action& action : actions) {
+      State after = before;
+      world_.act(after, action);
+      if (!explored_.is_at(way[i], world_.pack(after).data())) continue;
+      report_.trace.push_back(world_.describe(before, action, after));
+      break;
+    }
+    SLUICE_ASSERT(report_.trace.size() == i);
+  }
+  report_.trace.push_back(last);
+  report_.violated = violated;
+}
+
+// Backward reachability over transitions that are kept forward: states whose successor can come to
+// an end can, until nothing changes. Ends come late in the search, so few passes do.
+std::optional<std::uint32_t> Search::first_without_end() const {
+  std::vector<std::uint8_t> reaches = ends_;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = reaches.size(); i-- > 0;) {
+      if (reaches[i] != 0) continue;
+      for (std::size_t t = firsts_[i]; t < firsts_[i + 1] && reaches[i] == 0; ++t) {
+        reaches[i] = reaches[targets_[t]];
+      }
+      changed = changed || reaches[i] != 0;
+    }
+  }
+  const auto stuck = std::find(reaches.begin(), reaches.end(), 0);
+  if (stuck == reaches.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(stuck - reaches.begin());
+}
+
+Report Search::run() {
+  explored_.insert(world_.pack(world_.start()));
+  parents_.push_back(0);
+  ends_.push_back(0);
+  bool goes_on = true;
+  for (std::uint32_t index = 0; goes_on && index < explored_.count(); ++index) {
+    firsts_.push_back(targets_.size());
+    goes_on = expand(index);
+  }
+  firsts_.push_back(targets_.size());
+  report_.states = explored_.count();
+  report_.exhausted = goes_on;
+  if (goes_on && (setting_.checked & only(Invariant::liveness)) != 0) {
+    const std::optional<std::uint32_t> stuck = first_without_end();
+    if (stuck.has_value()) tell(*stuck, "and not all can come to their end", Invariant::liveness);
+  }
+  return report_;
+}
+
+}  // namespace
+
+std::string Report::text() const {
+  std::string text = std::to_string(states) + " states, " + std::to_string(transitions) +
+                     " transitions, " + (exhausted ? "exhausted" : "not exhausted") + '\n';
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    text += "  " + std::to_string(i + 1) + ". " + trace[i] + '\n';
+  }
+  if (violated.has_value()) text += "  violates " + std::string(name_of(*violated)) + '\n';
+  return text;
+}
+
+Report check(protocol::SlotRule rule, const Setting& setting) {
+  return Search(rule, setting).run();
+}
+
+}  // namespace sluice::sim

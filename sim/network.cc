@@ -1,0 +1,69 @@
+#include "sim/network.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace sluice::sim {
+
+Network::Network(const Scenario& scenario, std::uint32_t workers)
+    : scenario_(scenario),
+      dice_(mix(scenario.seed, 77)),
+      worker_links_(std::size_t{2} * workers),
+      aggregator_links_(std::size_t{2} * scenario.aggregators) {}
+
+bool Network::is_cut(std::uint32_t worker, Time now) const {
+  return std::any_of(scenario_.partitions.begin(), scenario_.partitions.end(),
+                     [&](const Partition& partition) {
+                       return partition.worker == worker && now >= partition.from &&
+                              now < partition.until;
+                     });
+}
+
+std::optional<Time> Network::through(Time& free_at, std::size_t size, Time now) const {
+  const double rate = scenario_.weather.bytes_per_second;
+  if (rate == 0) return now;
+  const Time start = std::max(now, free_at);
+  const double backlog = std::chrono::duration<double>(start - now).count() * rate;
+  if (backlog > static_cast<double>(scenario_.weather.queue)) return std::nullopt;
+  const double seconds = static_cast<double>(size) / rate;
+  free_at = start + std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
+  return free_at;
+}
+
+void Network::send(Datagram datagram, Time now) {
+  ++sent_;
+  const Weather& weather = scenario_.weather;
+  const std::size_t side = datagram.up ? 0 : 1;
+  Time& worker_link = worker_links_[std::size_t{2} * datagram.worker + side];
+  Time& aggregator_link = aggregator_links_[std::size_t{2} * datagram.aggregator + side];
+  const std::size_t size = datagram.bytes.size();
+  const auto left = through(datagram.up ? worker_link : aggregator_link, size, now);
+  const auto arrived =
+      left ? through(datagram.up ? aggregator_link : worker_link, size, *left + weather.delay)
+           : std::nullopt;
+  if (!arrived || is_cut(datagram.worker, now) || dice_.happens(weather.loss)) {
+    ++lost_;
+    return;
+  }
+  const unsigned copies = dice_.happens(weather.duplicate) ? 2 : 1;
+  for (unsigned copy = 0; copy < copies; ++copy) {
+    Time at = *arrived;
+    const auto jitter = static_cast<std::uint64_t>(weather.jitter.count());
+    if (copy != 0 || dice_.happens(weather.reorder)) at += Time(dice_.between(0, jitter));
+    flying_.push({at, sent_ * 2 + copy, copy + 1 == copies ? std::move(datagram) : datagram});
+  }
+}
+
+Time Network::next() const { return flying_.empty() ? protocol::kNever : flying_.top().at; }
+
+Datagram Network::take() {
+  SLUICE_ASSERT(!flying_.empty());
+  Datagram datagram = flying_.top().datagram;
+  flying_.pop();
+  return datagram;
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,58 @@
+// The network of a simulation: datagrams that are on their way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "sim/dice.h"
+#include "sim/scenario.h"
+
+namespace sluice::sim {
+
+// Workers of all jobs are numbered through.
+struct Datagram {
+  std::uint32_t worker = 0;
+  std::uint32_t aggregator = 0;
+  bool up = true;
+  std::vector<std::byte> bytes;
+};
+
+class Network {
+ public:
+  Network(const Scenario& scenario, std::uint32_t workers);
+
+  void send(Datagram datagram, Time now);
+  // When the next datagram arrives; kNever: nothing is on its way.
+  [[nodiscard]] Time next() const;
+  Datagram take();
+
+  [[nodiscard]] std::uint64_t sent() const { return sent_; }
+  [[nodiscard]] std::uint64_t lost() const { return lost_; }
+
+ private:
+  struct Flying {
+    Time at{};
+    std::uint64_t number = 0;  // first sent, first there, where times are equal
+    Datagram datagram;
+    friend bool operator>(const Flying& a, const Flying& b) {
+      return a.at != b.at ? a.at > b.at : a.number > b.number;
+    }
+  };
+
+  [[nodiscard]] bool is_cut(std::uint32_t worker, Time now) const;
+  // When the link at one end has sent it, or nothing where its queue is full.
+  std::optional<Time> through(Time& free_at, std::size_t size, Time now) const;
+
+  const Scenario& scenario_;
+  Dice dice_;
+  std::vector<Time> worker_links_;      // when each is free: up, down, up, …
+  std::vector<Time> aggregator_links_;
+  std::priority_queue<Flying, std::vector<Flying>, std::greater<>> flying_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t lost_ = 0;
+};
+
+}  // namespace sluice::sim

@@ -1,0 +1,131 @@
+#include "sim/workload.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "round/combine.h"
+#include "sim/dice.h"
+
+namespace sluice::sim {
+namespace {
+
+constexpr std::array<std::uint16_t, 16> kTable{0,  1,  2,  4,  7,  11, 16, 22,
+                                               29, 37, 46, 56, 67, 79, 92, 106};
+
+Reduction draw_sum(Dice& dice, std::uint32_t lanes, std::uint32_t workers) {
+  Reduction what{.op = Op::lane_sum,
+                 .bits = static_cast<std::uint8_t>(dice.between(1, 8)),
+                 .down = static_cast<Down>(dice.between(0, 2)),
+                 .count = lanes};
+  // Also grains that no frame holds.
+  what.grain = static_cast<std::uint32_t>(8 * dice.between(1, dice.happens(0.2) ? 600 : 32));
+  if (dice.happens(0.2)) {
+    what.bits = 4;
+    what.table = kTable;
+  }
+  if (what.down == Down::round) what.extra = static_cast<std::uint8_t>(dice.between(0, 2));
+  if (!check(what, workers)) what.down = Down::narrow;
+  if (!check(what, workers)) what = {.op = Op::lane_sum, .bits = 4, .count = lanes};
+  return what;
+}
+
+Reduction draw_reduction(Dice& dice, const Scenario& scenario) {
+  const auto lanes = static_cast<std::uint32_t>(dice.between(1, scenario.lanes_max));
+  switch (dice.between(0, scenario.floats ? 7 : 2)) {
+    case 0:
+      return {.op = Op::wrap_sum,
+              .bits = static_cast<std::uint8_t>(8u << dice.between(0, 3)),
+              .count = lanes};
+    case 1:
+      return {.op = Op::max, .bits = static_cast<std::uint8_t>(dice.between(1, 32)), .count = lanes};
+    case 2:
+    case 3:
+      return draw_sum(dice, lanes, scenario.workers);
+    case 4:
+      return {.op = Op::gather, .bits = 8, .count = lanes};
+    case 5:
+      return {.op = Op::block_sum, .bits = 16, .count = 16 * (lanes / 16 + 1), .grain = 16};
+    case 6:
+      return {.op = Op::f32_sum, .bits = 32, .count = lanes};
+    default:
+      return {.op = Op::bf16_sum, .bits = 16, .count = lanes};
+  }
+}
+
+std::vector<std::byte> draw_bytes(Dice& dice, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(dice.word());
+  return bytes;
+}
+
+std::vector<std::byte> draw_blocks(Dice& dice, const Reduction& what) {
+  std::vector<std::byte> bytes(up_size(what));
+  std::size_t used = kBlockListHeader;
+  std::uint32_t blocks = 0;
+  for (std::uint32_t number = 0; number < block_count(what); ++number) {
+    if (!dice.happens(0.3)) continue;
+    store_le(std::span(bytes), used, number);
+    const auto integers = draw_bytes(dice, block_size(what) - kBlockHeader);
+    std::copy(integers.begin(), integers.end(),
+              bytes.begin() + static_cast<std::ptrdiff_t>(used + kBlockHeader));
+    used += block_size(what);
+    ++blocks;
+  }
+  store_le(std::span(bytes), 0, blocks);
+  bytes.resize(used);
+  return bytes;
+}
+
+// Unused bits of the last byte are zero, as codecs leave them.
+std::vector<std::byte> draw_up(Dice& dice, const Reduction& what) {
+  if (what.op == Op::gather) return draw_bytes(dice, dice.between(0, what.count));
+  if (what.op == Op::block_sum) return draw_blocks(dice, what);
+  std::vector<std::byte> bytes = draw_bytes(dice, up_size(what));
+  const auto used = static_cast<unsigned>(std::uint64_t{what.count} * what.bits % 8);
+  if (used != 0) bytes.back() &= static_cast<std::byte>((1u << used) - 1);
+  return bytes;
+}
+
+PlannedRound draw_round(Dice& dice, const Scenario& scenario) {
+  PlannedRound round;
+  round.what = draw_reduction(dice, scenario);
+  SLUICE_ASSERT(check(round.what, scenario.workers));
+  if (dice.happens(0.1)) {
+    const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - scenario.workers);
+    round.only = (dice.word() & everyone) | 1;
+  }
+  std::vector<Contribution> contributions;
+  for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
+    round.ups.push_back(draw_up(dice, round.what));
+  }
+  for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
+    if (round.only == 0 || (round.only >> rank & 1) != 0) {
+      contributions.push_back({rank, round.ups[rank]});
+    }
+  }
+  AlignedBuffer scratch(scratch_size(round.what));
+  round.down.resize(down_size_max(round.what, scenario.workers));
+  round.down.resize(combine(round.what, scenario.workers, 0, round.what.count, contributions,
+                            scratch.bytes(), round.down));
+  return round;
+}
+
+}  // namespace
+
+std::vector<PlannedExchange> plan_exchanges(const Scenario& scenario, std::uint32_t job) {
+  Dice dice(mix(scenario.seed, 1000 + job));
+  std::vector<PlannedExchange> exchanges(scenario.exchanges);
+  for (PlannedExchange& exchange : exchanges) {
+    exchange.resize(dice.between(1, 3));
+    for (PlannedStep& step : exchange) {
+      const std::uint64_t rounds = dice.between(1, 3);
+      for (std::uint64_t i = 0; i < rounds; ++i) step.push_back(draw_round(dice, scenario));
+    }
+  }
+  return exchanges;
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,28 @@
+// The exchanges of a simulated job: what each worker hands in and what must come back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "round/round.h"
+#include "sim/scenario.h"
+
+namespace sluice::sim {
+
+// One round of a step, of all workers.
+struct PlannedRound {
+  Reduction what;
+  std::uint64_t only = 0;                    // 0: everybody
+  std::vector<std::vector<std::byte>> ups;   // by rank
+  std::vector<std::byte> down;               // what the reference gives
+};
+
+using PlannedStep = std::vector<PlannedRound>;
+using PlannedExchange = std::vector<PlannedStep>;
+
+// Every kind of reduction comes up; sizes from a few bytes to many frames.
+std::vector<PlannedExchange> plan_exchanges(const Scenario& scenario, std::uint32_t job);
+
+}  // namespace sluice::sim

@@ -1,0 +1,146 @@
+// One job at an aggregator: its members, its slots, and the sums in them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "protocol/counters.h"
+#include "protocol/outbox.h"
+#include "protocol/slot_rule.h"
+#include "protocol/time.h"
+#include "round/combine.h"
+#include "wire/bodies.h"
+#include "wire/frame.h"
+
+namespace sluice::protocol {
+
+// What of an aggregator a job is made with.
+struct JobTerms {
+  std::uint64_t id = 0;
+  std::uint32_t epoch = 0;        // for when all have joined; odd
+  std::uint16_t slots_max = 0;    // that can be leased
+  std::uint32_t frame_size = 0;   // the aggregator's largest
+  std::size_t receive_buffer = 0;
+  std::size_t memory_max = 0;     // for all slots
+  SlotRule rule = &slot_rule;
+};
+
+// For a person: who is waited for.
+struct JobReport {
+  std::uint64_t id = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t slots = 0;
+  std::uint64_t joined = 0;   // bits
+  std::uint64_t missing = 0;  // of the job while it forms, else of the oldest chunk that waits
+  bool is_forming = false;
+  bool is_waiting = false;    // some chunk waits
+  std::uint32_t slot = 0;     // of that chunk
+  std::uint32_t chunk = 0;
+  Time since{};               // when its first contribution came
+  std::string terms;
+};
+
+class Job {
+ public:
+  // The first join decides how many workers there are and what the terms are.
+  Job(const JobTerms& terms, const wire::Join& first, Counters& counters);
+
+  // Frames from outside, parsed, of this job. Those with an epoch have this job's.
+  void join(const wire::Header& header, const wire::Join& wish, const Address& from, Time now,
+            Outbox& out);
+  void contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
+  void restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
+  void table(const wire::Frame& frame, const Address& from, Time now);
+  void leave(const wire::Header& header, const Address& from, Time now);
+
+  [[nodiscard]] std::uint32_t epoch() const { return is_running_ ? terms_.epoch : 0; }
+  [[nodiscard]] std::uint32_t slots() const { return slots_count_; }
+  // Nobody will need it any more: all left, or nobody was heard of for the lease.
+  [[nodiscard]] bool is_over(Time now, Time lease) const;
+  // Joined anew by a worker whose earlier life is silent: nothing of this job can go on.
+  [[nodiscard]] bool is_superseded() const { return superseded_; }
+  [[nodiscard]] JobReport report() const;
+
+ private:
+  struct Member {
+    bool joined = false;
+    std::uint64_t token = 0;
+    std::uint32_t frame_size = 0;  // the largest that arrived
+    Time heard{};
+  };
+  // What a version of a slot holds beside its Version.
+  struct Content {
+    bool is_complete = false;
+    std::uint8_t flags = 0;
+    std::uint64_t digest = 0;
+    std::uint64_t only = 0;
+    std::uint32_t table = 0;
+    Reduction what;
+    std::uint32_t counted = 0;      // contributions
+    std::uint32_t result_size = 0;  // when complete
+    Time since{};
+  };
+  struct Slot {
+    Version versions[2];
+    Content contents[2];
+  };
+
+  [[nodiscard]] std::uint64_t everyone() const;
+  bool is_member(std::uint32_t worker, const Address& from, Time now);
+  void send(wire::Header header, std::span<const std::byte> payload, std::span<const Address> to,
+            Outbox& out) const;
+  [[nodiscard]] std::span<const Address> address_of(std::uint32_t worker) const;
+  [[nodiscard]] std::span<const Address> all_addresses() const;
+  void refuse(std::uint32_t worker, const Address& to, std::string_view why, Outbox& out);
+  void refuse_all(std::string_view why, Outbox& out);
+  void form_anew();
+  void start();
+  void welcome(std::span<const Address> to, Outbox& out);
+  [[nodiscard]] std::string conflict(const wire::Header& header, const wire::Join& wish) const;
+  [[nodiscard]] bool is_possible(const wire::Frame& frame, const Reduction& what) const;
+  [[nodiscard]] const std::vector<std::uint16_t>* find_table(std::uint32_t name) const;
+  static bool agrees(const wire::Frame& frame, const Content& content);
+  void tell_mismatch(const wire::Frame& frame, std::uint64_t seen, Outbox& out);
+  void tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out);
+  void take_in(const wire::Frame& frame, std::uint32_t side);
+  void complete(std::uint32_t slot, std::uint32_t side, Outbox& out);
+  void answer_again(const wire::Frame& frame, std::uint32_t side, Outbox& out);
+  void send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
+                   Outbox& out);
+  [[nodiscard]] std::size_t room_size() const;
+  [[nodiscard]] std::span<std::byte> room(std::uint32_t slot, std::uint32_t side,
+                                          std::uint32_t index);
+
+  JobTerms terms_;
+  Counters& counters_;
+  std::uint32_t workers_;
+  std::string wish_;  // the workers' terms
+  std::uint16_t slots_count_;
+  std::uint32_t frame_size_;
+  bool is_running_ = false;
+  bool superseded_ = false;
+  std::string refusal_;  // why the job cannot go on, if it cannot
+  std::uint64_t joined_ = 0;
+  std::uint64_t left_ = 0;
+  Time heard_{};
+  std::array<Member, wire::kWorkersMax> members_{};
+  std::array<Address, wire::kWorkersMax> addresses_{};  // of members
+  std::map<std::uint32_t, std::vector<std::uint16_t>> tables_;
+  std::vector<Slot> slots_;
+  AlignedBuffer memory_;
+  // Of contributions, in the order they were counted, for each version of each slot.
+  std::vector<std::array<std::uint8_t, wire::kWorkersMax>> ranks_;
+  std::vector<std::array<std::uint32_t, wire::kWorkersMax>> sizes_;
+  AlignedBuffer scratch_;
+  std::vector<Contribution> contributions_;
+  std::string body_;
+};
+
+}  // namespace sluice::protocol

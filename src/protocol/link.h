@@ -1,0 +1,190 @@
+// A worker's side of one aggregator: joining, slots, what is on its way, what was lost.
+//
+// Each channel has slots of its own and puts its items into them in turn, so the chunk of a slot
+// that an item becomes depends on the items before it alone, alike on all workers. An item waits
+// until the one before it in its slot has its result.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "protocol/congestion.h"
+#include "protocol/round_trip.h"
+#include "protocol/slot_queue.h"
+#include "protocol/time.h"
+#include "wire/bodies.h"
+#include "wire/frame.h"
+
+namespace sluice::protocol {
+
+struct LinkOptions {
+  std::uint32_t rank = 0;
+  std::uint32_t workers = 1;
+  std::uint64_t job = 0;
+  std::uint64_t life = 0;    // 48 bits, others in every life of the worker
+  std::string terms;         // what all workers must want alike, as text for a person
+  std::uint32_t channels = 1;
+  std::uint32_t slots = 256;        // wanted at the aggregator, for all channels
+  std::uint32_t frame_size = 1472;  // the largest datagram that may get through
+  bool joins_again = true;          // after the aggregator lost its memory
+};
+
+// What travels up in one frame, and whom the answer is for.
+struct Item {
+  Reduction what = {};
+  std::span<const std::byte> up;
+  std::uint64_t only = 0;
+  std::uint64_t digest = 0;
+  std::uint32_t channel = 0;
+  std::uint32_t piece = 0;
+};
+
+struct Outgoing {
+  std::array<std::byte, wire::kHeaderSize> header{};
+  std::span<const std::byte> payload;  // stays put until the next call into the link
+};
+
+struct Arrived {
+  std::uint32_t channel = 0;
+  std::uint32_t piece = 0;
+  std::span<const std::byte> payload;  // within the datagram
+  std::uint64_t counted = 0;
+  bool non_finite = false;
+};
+
+// What a link counted.
+struct LinkCounters {
+  std::uint64_t sent = 0;           // frames, all kinds
+  std::uint64_t sent_bytes = 0;     // datagrams
+  std::uint64_t received = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t retransmits = 0;    // contributions sent again
+  std::uint64_t timeouts = 0;       // of these, because time was over
+  std::uint64_t waits = 0;          // told that the contribution is there and others are not
+  std::uint64_t results = 0;
+  std::uint64_t ignored = 0;        // stale, doubled, malformed or of another epoch
+  std::uint64_t joins = 0;          // epochs
+};
+
+class Link {
+ public:
+  explicit Link(const LinkOptions& options);
+
+  // A datagram from the aggregator's address, to be believed as far as it makes sense. The result
+  // of an item, if it is one.
+  std::optional<Arrived> receive(std::span<const std::byte> datagram, Time now);
+  // Frames that are due, at most out.size().
+  std::size_t send(Time now, std::span<Outgoing> out);
+  // When send() has something, if nothing is received before.
+  [[nodiscard]] Time wake() const;
+
+  // In the same order on all workers, per channel. What the item names stays put until its result
+  // has come.
+  void put(const Item& item);
+  // Forgets all items: their memory is not looked at any more.
+  void drop_items();
+  void leave() { state_ = State::leaving; }
+  // While on, asks now and then whether the aggregator still knows the job, even if nothing is on
+  // its way: others may wait there for what only this worker can restore.
+  void watch(bool on) { is_watching_ = on; }
+
+  [[nodiscard]] bool is_open() const { return state_ == State::open; }
+  // Has been, whatever is now.
+  [[nodiscard]] bool was_open() const { return counters_.joins != 0; }
+  [[nodiscard]] std::uint32_t frame_size() const { return terms_.frame_size; }
+  // Why the job cannot go on; empty while it can.
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  [[nodiscard]] const LinkCounters& counters() const { return counters_; }
+  // What it waits for, as text for a person; empty: nothing.
+  [[nodiscard]] std::string explain() const;
+
+ private:
+  enum class State : std::uint8_t { joining, open, refused, leaving, left };
+  struct Slot {
+    bool busy = false;
+    Item item;
+    std::uint32_t chunk = 0;  // of the item, or of the last result
+    std::uint32_t sends = 0;
+    std::uint64_t serial = 0;
+    Time sent{};
+    std::uint64_t seen = 0;  // who was there when the aggregator last said so
+    // The last result, for an aggregator that loses its memory.
+    bool has_result = false;
+    wire::Header result;
+    std::uint32_t result_size = 0;
+    bool to_restore = false;
+    Time restore_sent{};
+  };
+  struct Channel {
+    std::uint64_t put = 0;    // items so far
+    std::uint64_t begun = 0;  // of these, in slots
+    std::vector<Item> queue;  // those that are not
+    std::size_t queue_first = 0;
+  };
+
+  void add_join(std::uint32_t slots, std::uint32_t frame_size);
+  void take_welcome(const wire::Frame& frame, Time now);
+  void open(const wire::Frame& frame, const wire::Welcome& welcome);
+  void open_again();
+  void lose(Time now);
+  void refuse(std::string why);
+  std::optional<Arrived> take_result(const wire::Frame& frame, Time now);
+  void take_wait(const wire::Frame& frame, Time now);
+  void keep_result(Slot& slot, std::uint32_t index, const wire::Frame& frame);
+  [[nodiscard]] std::span<std::byte> result_room(std::uint32_t slot);
+
+  void send_joins(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_tables(std::span<Outgoing> out, std::size_t& count);
+  void send_watch(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_restores(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_again(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_new(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_item(std::uint32_t index, Time now, Outgoing& out);
+  void fill(Outgoing& out, wire::Header header, std::span<const std::byte> payload);
+  [[nodiscard]] bool may_watch() const;
+  void send_result_back(std::uint32_t index, Outgoing& out);
+  [[nodiscard]] std::optional<std::uint32_t> free_slot(std::uint32_t channel) const;
+  [[nodiscard]] Time due(const Slot& slot, bool is_held) const;
+
+  LinkOptions options_;
+  State state_ = State::joining;
+  wire::Welcome terms_;
+  std::uint32_t epoch_ = 0;
+  std::uint64_t joined_ = 0;  // who is, as far as the aggregator said
+  std::string refusal_;
+  LinkCounters counters_;
+
+  // Joining.
+  std::uint16_t generation_ = 0;
+  std::optional<wire::Welcome> offered_;  // that the job cannot go on with
+  unsigned attempts_ = 0;
+  Time join_next_{};
+  std::vector<std::string> joins_;  // one of every size that is tried, the largest first
+
+  std::uint32_t slots_per_channel_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<Channel> channels_;
+  AlignedBuffer results_;
+  SlotQueue flying_;  // contributions of which nothing is known, by serial
+  SlotQueue held_;    // those that the aggregator has, by time
+  std::uint64_t serial_next_ = 1;
+  std::uint64_t serial_answered_ = 0;
+  std::uint32_t restores_ = 0;  // slots to restore
+  bool is_watching_ = false;
+  Time heard_{};        // from the aggregator, or asked
+  std::uint32_t slot_last_ = SlotQueue::kNone;  // that got a result
+  RoundTrip round_trip_;
+  Congestion congestion_;
+  std::map<std::uint32_t, std::span<const std::uint16_t>> tables_;
+  std::vector<std::uint32_t> tables_wanted_;
+};
+
+}  // namespace sluice::protocol

@@ -1,0 +1,31 @@
+// Where an aggregator's frames go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "wire/frame.h"
+
+namespace sluice::protocol {
+
+// Of a worker, as the network knows it; the protocol only compares. IPv4 is mapped into IPv6.
+struct Address {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  std::uint32_t port = 0;
+  std::uint32_t scope = 0;
+
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  // Header and payload are one datagram, the same for everybody. Copied before this returns.
+  virtual void send(std::span<const Address> to,
+                    std::span<const std::byte, wire::kHeaderSize> header,
+                    std::span<const std::byte> payload) = 0;
+};
+
+}  // namespace sluice::protocol

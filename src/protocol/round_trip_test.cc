@@ -1,0 +1,68 @@
+#include "protocol/round_trip.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::protocol {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(RoundTrip, BeforeAnySampleWaitsFiftyMilliseconds) {
+  const RoundTrip trip;
+  EXPECT_EQ(trip.timeout(0), milliseconds(50));
+  EXPECT_EQ(trip.timeout(1), milliseconds(100));
+  EXPECT_EQ(trip.timeout(2), milliseconds(200));
+  EXPECT_EQ(trip.timeout(3), milliseconds(250));
+}
+
+TEST(RoundTrip, TheFirstSampleIsTheMeanAndTwiceTheDeviation) {
+  RoundTrip trip;
+  trip.sample(milliseconds(8));
+  EXPECT_EQ(trip.mean(), milliseconds(8));
+  EXPECT_EQ(trip.least(), milliseconds(8));
+  EXPECT_EQ(trip.timeout(0), milliseconds(8 + 4 * 4));
+}
+
+// RFC 6298: the mean moves by an eighth, the deviation by a quarter and before the mean.
+TEST(RoundTrip, LaterSamplesMoveMeanAndDeviation) {
+  RoundTrip trip;
+  trip.sample(milliseconds(8));
+  trip.sample(milliseconds(16));
+  EXPECT_EQ(trip.mean(), milliseconds(9));
+  EXPECT_EQ(trip.timeout(0), milliseconds(9 + 4 * 5));
+  trip.sample(milliseconds(1));
+  EXPECT_EQ(trip.mean(), milliseconds(8));
+  EXPECT_EQ(trip.least(), milliseconds(1));
+  EXPECT_EQ(trip.timeout(0), milliseconds(8) + 4 * std::chrono::microseconds(5750));
+}
+
+TEST(RoundTrip, SteadySamplesComeDownToTheLeastTimeout) {
+  RoundTrip trip;
+  for (int i = 0; i < 100; ++i) trip.sample(std::chrono::microseconds(100));
+  EXPECT_EQ(trip.mean(), std::chrono::microseconds(100));
+  EXPECT_EQ(trip.timeout(0), milliseconds(4));
+  EXPECT_EQ(trip.timeout(1), milliseconds(8));
+}
+
+TEST(RoundTrip, DoublesPerSendInVainAndHasAnEnd) {
+  RoundTrip trip;
+  trip.sample(Time{0});
+  Time expected = milliseconds(4);
+  for (unsigned doublings = 0; doublings < 6; ++doublings) {
+    EXPECT_EQ(trip.timeout(doublings), expected);
+    expected *= 2;
+  }
+  EXPECT_EQ(trip.timeout(6), milliseconds(250));
+  EXPECT_EQ(trip.timeout(31), milliseconds(250));
+  EXPECT_EQ(trip.timeout(~0u), milliseconds(250)) << "no shift beyond the word";
+}
+
+TEST(RoundTrip, ASlowNetworkWaitsNoLongerThanTheMost) {
+  RoundTrip trip;
+  trip.sample(std::chrono::hours(1));
+  EXPECT_EQ(trip.timeout(0), milliseconds(250));
+  EXPECT_EQ(trip.timeout(10), milliseconds(250));
+}
+
+}  // namespace
+}  // namespace sluice::protocol

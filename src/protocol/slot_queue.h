@@ -1,0 +1,55 @@
+// Slots in an order, each in at most one place: push, remove and look at the first in constant time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/assert.h"
+
+namespace sluice::protocol {
+
+class SlotQueue {
+ public:
+  static constexpr std::uint32_t kNone = 0xffffffffu;
+
+  void reset(std::size_t slots) {
+    links_.assign(slots, {});
+    first_ = last_ = kNone;
+    count_ = 0;
+  }
+  void push(std::uint32_t slot) {
+    SLUICE_DASSERT(slot < links_.size() && !links_[slot].is_in);
+    links_[slot] = {last_, kNone, true};
+    (last_ == kNone ? first_ : links_[last_].next) = slot;
+    last_ = slot;
+    ++count_;
+  }
+  void remove(std::uint32_t slot) {
+    if (!has(slot)) return;
+    const Entry entry = links_[slot];
+    (entry.before == kNone ? first_ : links_[entry.before].next) = entry.next;
+    (entry.next == kNone ? last_ : links_[entry.next].before) = entry.before;
+    links_[slot] = {};
+    --count_;
+  }
+  [[nodiscard]] bool has(std::uint32_t slot) const {
+    SLUICE_DASSERT(slot < links_.size());
+    return links_[slot].is_in;
+  }
+  [[nodiscard]] std::uint32_t first() const { return first_; }  // or kNone
+  [[nodiscard]] std::size_t count() const { return count_; }
+
+ private:
+  struct Entry {
+    std::uint32_t before = kNone;
+    std::uint32_t next = kNone;
+    bool is_in = false;
+  };
+  std::vector<Entry> links_;
+  std::uint32_t first_ = kNone;
+  std::uint32_t last_ = kNone;
+  std::size_t count_ = 0;
+};
+
+}  // namespace sluice::protocol

@@ -1,0 +1,61 @@
+// The payloads of frames that are not lanes: joining a job, and its terms.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace sluice::wire {
+
+inline constexpr std::size_t kTermsMax = 512;     // bytes
+inline constexpr std::size_t kRefusalMax = 1024;  // bytes
+inline constexpr std::size_t kJoinHeader = 18;    // bytes before the terms
+inline constexpr std::size_t kWelcomeSize = 12;   // bytes
+
+// A worker's wish. A join is padded with zeros to the size of the datagrams the worker wants to
+// send, so that one that arrives proves that they do.
+struct Join {
+  std::uint16_t workers = 0;     // of the job
+  std::uint16_t slots = 0;       // that the worker wants at this aggregator
+  std::uint32_t frame_size = 0;  // the largest datagram it can send and receive
+  std::uint64_t token = 0;       // see life_of and generation_of
+  std::string_view terms;        // what all workers must say alike, as text for a person
+};
+
+// A token tells one life of a worker from the next, and counts the times that life has joined: what
+// an earlier time sent may arrive late, and means nothing then.
+constexpr std::uint64_t life_of(std::uint64_t token) { return token >> 16; }
+constexpr std::uint16_t generation_of(std::uint64_t token) {
+  return static_cast<std::uint16_t>(token);
+}
+constexpr std::uint64_t make_token(std::uint64_t life, std::uint16_t generation) {
+  return life << 16 | generation;
+}
+
+// What holds for the job.
+struct Welcome {
+  std::uint16_t workers = 0;
+  std::uint16_t slots = 0;       // leased to the job, numbered from 0
+  std::uint32_t frame_size = 0;  // the smallest of all workers' and the aggregator's own
+  std::uint32_t window = 0;      // frames a worker may have on their way, so that all together fit
+                                 // into the aggregator's receive buffer
+};
+
+// Replace what `into` holds. A join comes with its padding; its terms must fit into the frame size.
+void write_join(const Join& join, std::string& into);
+void write_welcome(const Welcome& welcome, std::string& into);
+// Any text, even one that quotes what strangers sent: control bytes become blanks, bytes that are
+// not UTF-8 question marks, what is too long is cut between characters, nothing becomes "refused".
+void write_refusal(std::string_view why, std::string& into);
+
+// Bytes from outside: malformed unless sizes and ranges are right. Terms stay within the payload.
+Result<Join> parse_join(std::span<const std::byte> payload);
+Result<Welcome> parse_welcome(std::span<const std::byte> payload);
+// Whether a refusal may say this: 1 to kRefusalMax bytes of UTF-8 without control bytes.
+bool is_refusal(std::span<const std::byte> text);
+
+}  // namespace sluice::wire

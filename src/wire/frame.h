@@ -1,0 +1,76 @@
+// A frame: what one datagram between a worker and an aggregator says. docs/wire-format.md is the
+// specification; names here are the names there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "round/reduction.h"
+
+namespace sluice::wire {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderSize = 80;
+inline constexpr std::size_t kFrameSizeMin = 576;    // what a worker must be able to carry
+inline constexpr std::size_t kFrameSizeMax = 65507;  // of a UDP datagram over IPv4
+inline constexpr std::uint32_t kWorkersMax = 64;     // of one aggregator: one word of bits
+
+enum class Kind : std::uint8_t {
+  contribution = 1,  // worker: my bytes for a chunk of a slot
+  result,            // aggregator: the answer of a chunk
+  wait,              // aggregator: yours is here, these are (in `workers`)
+  restore,           // worker: the result of a chunk, for an aggregator that lost it
+  restored,          // aggregator: has it
+  need_table,        // aggregator: does not know the table
+  table,             // worker: its entries, two bytes each
+  join,              // worker: wants to be rank `worker` of the job (payload: Join)
+  welcome,           // aggregator: who has joined, and the terms once all have (payload: Welcome)
+  refused,           // aggregator: the job cannot go on; payload: why, as text for a person
+  leave,             // worker: will send no more
+  gone,              // aggregator: knows no such job or epoch; join again
+};
+
+// How a result came about.
+enum Flag : std::uint8_t {
+  kNonFinite = 1,  // a float sum met Inf or NaN; set by workers, united by the aggregator
+};
+
+// What a frame is about. Fields that a kind does not use are zero on the wire.
+struct Header {
+  Kind kind = Kind::contribution;
+  std::uint8_t flags = 0;
+  std::uint16_t worker = 0;  // rank of the sender, or of the addressee
+  std::uint64_t job = 0;
+  std::uint32_t epoch = 0;  // of the aggregator's memory of the job; 0 before it is known
+  std::uint16_t slot = 0;
+  std::uint32_t chunk = 0;    // counts the uses of the slot
+  std::uint64_t digest = 0;   // of what is reduced: ticket, step, round, place in it, reduction
+  std::uint64_t workers = 0;  // contribution: whom to count; result: counted; wait, welcome: here
+  Reduction what = {};        // of this chunk's lanes alone; its table is not here but in `table`
+  std::uint32_t table = 0;    // names a table of the job, 0: none
+};
+
+struct Frame {
+  Header header;
+  std::span<const std::byte> payload;  // within the datagram
+};
+
+// Writes the header for this payload, which follows it in the datagram, checksum included. Fields
+// that the kind does not use are written as zero whatever they hold, and what.table is not written.
+// The payload must be one of the kind; a refusal's comes from write_refusal (bodies.h).
+void write_header(const Header& header, std::span<const std::byte> payload,
+                  std::span<std::byte, kHeaderSize> into);
+
+// Bytes from outside. Code::malformed unless version, kind, length, checksum, reserved bytes and
+// the fields' ranges are right, and unused fields are zero; the literal says what is wrong.
+// Payloads are checked where a table's entries or a refusal's text; joins and welcomes have parsers
+// of their own (bodies.h). Whether the reduction is possible among the job's workers is not checked
+// here. Never allocates.
+Result<Frame> parse(std::span<const std::byte> datagram);
+
+// The name of a table of 1 to 256 entries in frames: never 0.
+std::uint32_t table_name(std::span<const std::uint16_t> table);
+
+}  // namespace sluice::wire

@@ -1,0 +1,217 @@
+"""The network: a namespace and a limited link for each node, or loopback for all of them.
+
+A node is a worker or an aggregator with a link of its own; workers come first and have their rank
+as index.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import time
+
+from lab_parts.options import Rate, why_no_loss_on_loopback
+from lab_parts.system import CLONE_NEWNET, Unavailable, call, say
+
+INTERFACE, BRIDGE = "lab0", "bridge"  # The interface has the same name in every namespace.
+FIRST_WORKER, FIRST_AGGREGATOR = 1, 101  # The last numbers of their addresses.
+COUNTERS = ("bytes_sent", "bytes_received", "wire_bytes_sent", "wire_bytes_received", "dropped")
+LOST = ("lost_sent", "lost_received")
+LOSS_STEPS = 10**6              # What nft draws from: 0.0001 percent is one step.
+LINKS_UP_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    port: str                   # The bridge's end of its link.
+    address: str
+    rate: Rate
+
+
+def nodes_of(options):
+    own = 0 if options.aggregators_on_workers else options.aggregator_count
+    return ([Node(f"w{rank}", f"10.77.0.{FIRST_WORKER + rank}", options.rate)
+             for rank in range(options.workers)]
+            + [Node(f"a{index}", f"10.77.0.{FIRST_AGGREGATOR + index}", options.aggregator_rate)
+               for index in range(own)])
+
+
+def node_of_aggregator(options, index):
+    return index if options.aggregators_on_workers else options.workers + index
+
+
+class Loopback:
+    """All in the machine's own network; nothing is limited and nothing is counted."""
+
+    mode, interface = "loopback", "lo"
+
+    def address(self, _node):
+        return "127.0.0.1"
+
+    def inside(self, _node):
+        return contextlib.nullcontext()
+
+    def counters(self, _node):
+        return dict.fromkeys(COUNTERS)
+
+
+class Namespaces:
+    """The bridge and one namespace per node, seen from the bridge's namespace.
+
+    Only descriptors of this process and the processes inside hold them: with those go the links.
+    """
+
+    mode, interface = "namespaces", INTERFACE
+
+    def __init__(self, options):
+        for tool in ("ip", "tc"):
+            if shutil.which(tool) is None:
+                raise Unavailable(f"no {tool} in PATH")
+        self._nodes, self._loss, self._mtu = nodes_of(options), options.loss, options.mtu
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        try:
+            self._bridge, *self._inner = [self._make() for _ in range(len(self._nodes) + 1)]
+            call("setns", self._bridge, CLONE_NEWNET)
+            self._connect()
+            if self._loss:
+                self._lose(options.loss_protocol == "udp")
+            self._await_ports()
+        except (OSError, Unavailable) as why:
+            call("setns", home, CLONE_NEWNET)
+            raise Unavailable(getattr(why, "strerror", None) or str(why)) from None
+        finally:
+            os.close(home)
+
+    def _make(self):
+        call("unshare", CLONE_NEWNET)
+        with contextlib.suppress(OSError):  # Without IPv6 a link is silent until a worker speaks.
+            with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w", encoding="ascii") as f:
+                f.write("1")
+        return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+    def address(self, node):
+        return self._nodes[node].address
+
+    @contextlib.contextmanager
+    def inside(self, node):
+        """Within, this process and what it starts is in the node's namespace."""
+        call("setns", self._inner[node], CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            call("setns", self._bridge, CLONE_NEWNET)
+
+    def counters(self, node):
+        """What the interface counted and what tbf counted; docs/lab.md has the difference."""
+        up, down, port = (None, None), (None, None), self._nodes[node].port
+        limited = self._nodes[node].rate.bits is not None
+        with self.inside(node):
+            with open("/proc/self/net/dev", encoding="ascii") as file:
+                fields = next(line for line in file if f"{INTERFACE}:" in line).split()
+            if limited:
+                up = self._qdisc(INTERFACE)
+            lost_received = self._lost(INTERFACE) if self._loss else None
+        if limited:
+            down = self._qdisc(port)
+        dropped = up[1] + down[1] if limited else None
+        found = dict(zip(COUNTERS, (int(fields[9]), int(fields[1]), up[0], down[0], dropped)))
+        if self._loss:
+            found |= zip(LOST, (self._lost(port), lost_received))
+        return found
+
+    def _connect(self):
+        mtu = self._mtu
+        self._batch("ip", f"link add {BRIDGE} mtu {mtu} type bridge stp_state 0 mcast_snooping 0",
+                    f"link set {BRIDGE} up",
+                    *(f"link add {node.port} mtu {mtu} type veth"
+                      f" peer name {INTERFACE} mtu {mtu} netns /proc/self/fd/{fd}"
+                      for node, fd in zip(self._nodes, self._inner)))
+        for index, node in enumerate(self._nodes):
+            with self.inside(index):
+                self._batch("ip", "link set lo up", f"link set {INTERFACE} up",
+                            f"addr add {node.address}/24 dev {INTERFACE}")
+                if node.rate.bits is not None:
+                    tbf = node.rate.tbf(mtu, 1000 * mtu)  # As an interface's transmit queue.
+                    self._batch("tc", f"qdisc add dev {INTERFACE} root {tbf}")
+        # 128 KiB: a switch has little memory per port.
+        limits = [f"qdisc add dev {node.port} root {node.rate.tbf(mtu, 1 << 17)}"
+                  for node in self._nodes if node.rate.bits is not None]
+        if limits:
+            self._batch("tc", *limits)
+
+    def _lose(self, udp_only):
+        """Where a link ends, so after its rate: what is lost has used the link.
+
+        Not where packets leave: there the kernel tells the sender of a dropped datagram (EPERM).
+        ARP is spared: a network loses none, and here each would cost a second.
+        """
+        steps = round(self._loss * LOSS_STEPS / 100)
+        match = "meta l4proto udp" if udp_only else "meta protocol ip"
+        if steps < LOSS_STEPS:  # nft refuses a comparison that is always true.
+            match += f" numgen random mod {LOSS_STEPS} < {steps}"
+
+        def table(devices):
+            return "table netdev lab {\n" + "".join(
+                f'counter {name} {{ }}\nchain {name} {{\n'
+                f'type filter hook ingress device "{name}" priority 0; policy accept;\n'
+                f'{match} counter name "{name}" drop\n}}\n' for name in devices) + "}\n"
+        ports = [node.port for node in self._nodes]
+        self._run("nft", "-f", "-", text=table(ports))
+        # Otherwise a train of datagrams or a 64 KiB piece of TCP would be lost as one packet.
+        self._batch("ip", *(f"link set {port} gso_max_segs 1" for port in ports))
+        for index in range(len(self._nodes)):
+            with self.inside(index):
+                self._run("nft", "-f", "-", text=table([INTERFACE]))
+                self._batch("ip", f"link set {INTERFACE} gso_max_segs 1")
+
+    def _await_ports(self):
+        self._batch("ip", *(f"link set {node.port} master {BRIDGE} up" for node in self._nodes))
+        deadline = time.monotonic() + LINKS_UP_S
+        while not self._ports_forward():
+            if time.monotonic() > deadline:
+                raise Unavailable(f"links not up after {LINKS_UP_S:.0f} s")
+            time.sleep(0.01)
+
+    def _ports_forward(self):
+        """The kernel starts a port a little late; a packet sent before is lost and costs 1 s."""
+        links = json.loads(self._run("ip", "-d", "-j", "link", "show", "master", BRIDGE))
+        return all(x["linkinfo"]["info_slave_data"]["state"] == "forwarding" for x in links)
+
+    def _qdisc(self, device):
+        found = json.loads(self._run("tc", "-s", "-j", "qdisc", "show", "dev", device))
+        return found[0]["bytes"], found[0]["drops"]
+
+    def _lost(self, device):
+        found = json.loads(self._run("nft", "-j", "list", "counter", "netdev", "lab", device))
+        return next(x["counter"]["packets"] for x in found["nftables"] if "counter" in x)
+
+    def _batch(self, tool, *lines):
+        self._run(tool, "-batch", "-", text="\n".join(lines) + "\n")
+
+    def _run(self, *command, text=""):
+        done = subprocess.run(command, input=text, text=True, pass_fds=self._inner,
+                              capture_output=True, check=False)
+        if done.returncode != 0:
+            raise Unavailable(f"{command[0]}: {(done.stderr.strip() or 'failed').splitlines()[0]}")
+        return done.stdout
+
+
+def make_cluster(options, why_not):
+    """Namespaces, or loopback with a line that says why, or None when that is not accepted."""
+    if why_not is None:
+        try:
+            return Namespaces(options)
+        except Unavailable as why:
+            why_not = str(why)
+    none_here = f"no network namespaces here ({why_not})"
+    if options.require_namespaces:
+        say(f"{none_here}, and --require-namespaces was given")
+        return None
+    if options.loss and (why_no_loss := why_no_loss_on_loopback(options)):
+        say(f"{none_here}, and --loss was given: {why_no_loss}")
+        return None
+    say(f"{none_here}: all workers on loopback, rate NOT limited")
+    options.rate = options.aggregator_rate = Rate("unlimited")
+    return Loopback()
