@@ -20,8 +20,13 @@ list(FILTER SLUICE_FUZZ_SOURCES INCLUDE REGEX "_fuzz\\.cc$")
 add_library(sluice_highway INTERFACE)
 target_include_directories(sluice_highway SYSTEM INTERFACE ${SLUICE_HWY_INCLUDE})
 # Two SIMD levels and the scalar specification; Highway's other x86 targets only cost build time.
+option(SLUICE_AVX512 "Compile the kernels for AVX-512 too" ON)
+set(SLUICE_HWY_DISABLED HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)
+if(NOT SLUICE_AVX512)
+  string(APPEND SLUICE_HWY_DISABLED |HWY_AVX3)
+endif()
 target_compile_definitions(sluice_highway INTERFACE
-  hwy=sluice_hwy HWY_STATIC_DEFINE HWY_DISABLED_TARGETS=\(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL\))
+  hwy=sluice_hwy HWY_STATIC_DEFINE HWY_DISABLED_TARGETS=\(${SLUICE_HWY_DISABLED}\))
 
 # fmt's headers; cmake/format.cc stands in for its library, under a namespace of our own.
 set(SLUICE_FMT_HEADER_ONLY_DEFAULT ON)

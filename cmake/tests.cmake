@@ -9,8 +9,18 @@ file(GLOB SLUICE_SUPPORT_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/s
 file(GLOB SLUICE_CONFORMANCE_SOURCES CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/tests/conformance/*.cc)
 
+# The simulator of src/protocol, and what it and the model check say.
+file(GLOB SLUICE_SIM_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/*.cc)
+set(SLUICE_SIM_TEST_SOURCES ${SLUICE_SIM_SOURCES})
+list(FILTER SLUICE_SIM_SOURCES EXCLUDE REGEX "(_test|/main)\\.cc$")
+list(FILTER SLUICE_SIM_TEST_SOURCES INCLUDE REGEX "_test\\.cc$")
+add_library(sluice_simulator STATIC ${SLUICE_SIM_SOURCES})
+target_link_libraries(sluice_simulator PUBLIC sluice sluice_flags fmt::fmt)
+add_executable(sluice_sim ${PROJECT_SOURCE_DIR}/sim/main.cc)
+target_link_libraries(sluice_sim PRIVATE sluice_simulator CLI11::CLI11)
+
 add_library(sluice_support STATIC ${SLUICE_SUPPORT_SOURCES})
-target_link_libraries(sluice_support PUBLIC sluice sluice_cli sluice_flags GTest::gtest fmt::fmt
+target_link_libraries(sluice_support PUBLIC sluice sluice_simulator sluice_cli sluice_flags GTest::gtest fmt::fmt
                                             nlohmann_json::nlohmann_json)
 
 function(sluice_test_binary name)
@@ -26,19 +36,8 @@ function(sluice_test_binary name)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
-# The simulator of src/protocol, and what it and the model check say.
-file(GLOB SLUICE_SIM_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/*.cc)
-set(SLUICE_SIM_TEST_SOURCES ${SLUICE_SIM_SOURCES})
-list(FILTER SLUICE_SIM_SOURCES EXCLUDE REGEX "(_test|/main)\\.cc$")
-list(FILTER SLUICE_SIM_TEST_SOURCES INCLUDE REGEX "_test\\.cc$")
-add_library(sluice_simulator STATIC ${SLUICE_SIM_SOURCES})
-target_link_libraries(sluice_simulator PUBLIC sluice sluice_flags fmt::fmt)
-add_executable(sluice_sim ${PROJECT_SOURCE_DIR}/sim/main.cc)
-target_link_libraries(sluice_sim PRIVATE sluice_simulator CLI11::CLI11)
-
 sluice_test_binary(unit_tests ${SLUICE_TEST_SOURCES} ${SLUICE_APP_TEST_SOURCES}
                               ${SLUICE_SIM_TEST_SOURCES})
-target_link_libraries(unit_tests PRIVATE sluice_simulator)
 sluice_test_binary(conformance_tests ${SLUICE_CONFORMANCE_SOURCES})
 # What has threads, on its own, for the thread sanitizer.
 set(SLUICE_THREAD_SOURCES ${SLUICE_TEST_SOURCES})

@@ -137,19 +137,17 @@ void Cluster::restart_when_due() {
 
 void Cluster::fail(const std::string& what) {
   if (!outcome_.violation.empty()) return;
-  outcome_.violation = fmt::format("{} at {} us; {}", what, now_.count() / 1000, text_of(scenario_));
+  outcome_.violation =
+      fmt::format("{} at {} us; {}", what, now_.count() / 1000, text_of(scenario_));
 }
 
 void Cluster::send(std::span<const protocol::Address> to,
                    std::span<const std::byte, wire::kHeaderSize> header,
                    std::span<const std::byte> payload) {
   for (const protocol::Address& address : to) {
-    Datagram datagram{.worker = static_cast<std::uint32_t>(address.low),
-                      .aggregator = speaking_,
-                      .up = false,
-                      .bytes = {header.begin(), header.end()}};
-    datagram.bytes.insert(datagram.bytes.end(), payload.begin(), payload.end());
-    network_.send(std::move(datagram), now_);
+    network_.send({static_cast<std::uint32_t>(address.low), speaking_, false,
+                   joined(header, payload)},
+                  now_);
   }
 }
 
@@ -173,10 +171,7 @@ void Cluster::flush(std::uint32_t number) {
     while (true) {
       const std::size_t count = player.worker->send(aggregator, now_, out);
       for (std::size_t i = 0; i < count; ++i) {
-        Datagram datagram{.worker = number, .aggregator = aggregator, .up = true, .bytes = {}};
-        datagram.bytes.assign(out[i].header.begin(), out[i].header.end());
-        datagram.bytes.insert(datagram.bytes.end(), out[i].payload.begin(), out[i].payload.end());
-        network_.send(std::move(datagram), now_);
+        network_.send({number, aggregator, true, joined(out[i].header, out[i].payload)}, now_);
       }
       if (count < out.size()) break;
     }

@@ -27,7 +27,7 @@ struct Outcome {
 
 // I1 and I2: every answer has the bytes that the reference gives, on every worker. I5, I7: what the
 // aggregators counted adds up. I6: everything ends within the scenario's patience. I8: jobs do not
-// touch each other. With a killed worker: the others say who is missing, and nothing else goes wrong.
+// touch each other. With a killed worker: the others say who is missing, nothing else goes wrong.
 Outcome play(const Scenario& scenario);
 
 }  // namespace sluice::sim

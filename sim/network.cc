@@ -8,6 +8,14 @@
 
 namespace sluice::sim {
 
+std::vector<std::byte> joined(std::span<const std::byte> header,
+                              std::span<const std::byte> payload) {
+  std::vector<std::byte> bytes(header.size() + payload.size());
+  const auto rest = std::copy(header.begin(), header.end(), bytes.begin());
+  std::copy(payload.begin(), payload.end(), rest);
+  return bytes;
+}
+
 Network::Network(const Scenario& scenario, std::uint32_t workers)
     : scenario_(scenario),
       dice_(mix(scenario.seed, 77)),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <queue>
+#include <span>
 #include <vector>
 
 #include "sim/dice.h"
@@ -19,6 +20,10 @@ struct Datagram {
   bool up = true;
   std::vector<std::byte> bytes;
 };
+
+// Header and payload in one.
+std::vector<std::byte> joined(std::span<const std::byte> header,
+                              std::span<const std::byte> payload);
 
 class Network {
  public:

@@ -60,8 +60,8 @@ std::string text_of(const Scenario& scenario) {
   const Weather& weather = scenario.weather;
   return fmt::format(
       "seed {}: {} workers, {} aggregators, {} jobs, window {}, {} slots, {} exchanges of up to {} "
-      "lanes, frames of {} bytes; loss {}, duplicates {}, reordering {}, delay {} us, jitter {} us, "
-      "{} bytes/s, queue {}; {} partitions, {} restarts",
+      "lanes, frames of {} bytes; loss {}, duplicates {}, reordering {}, delay {} us, "
+      "jitter {} us, {} bytes/s, queue {}; {} partitions, {} restarts",
       scenario.seed, scenario.workers, scenario.aggregators, scenario.jobs, scenario.window,
       scenario.slots, scenario.exchanges, scenario.lanes_max, scenario.frame_size, weather.loss,
       weather.duplicate, weather.reorder, weather.delay.count() / 1000,

@@ -40,7 +40,9 @@ Reduction draw_reduction(Dice& dice, const Scenario& scenario) {
               .bits = static_cast<std::uint8_t>(8u << dice.between(0, 3)),
               .count = lanes};
     case 1:
-      return {.op = Op::max, .bits = static_cast<std::uint8_t>(dice.between(1, 32)), .count = lanes};
+      return {.op = Op::max,
+              .bits = static_cast<std::uint8_t>(dice.between(1, 32)),
+              .count = lanes};
     case 2:
     case 3:
       return draw_sum(dice, lanes, scenario.workers);

@@ -35,7 +35,8 @@ python_environment() {
     printf '%s\n' "$wanted" >"$folder/made-of"
 }
 
-BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
+BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+  libcpp-httplib-dev)
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev clang-14 clang-tidy-14 libclang-rt-14-dev llvm-14
   ccache python3 python3-venv python3-pip python3-numpy python3-torch openmpi-bin libopenmpi3
   iproute2 git)

@@ -7,11 +7,12 @@
 #include "base/result.h"
 #include "carrier/local/local.h"
 #include "carrier/mpi/mpi.h"
+#include "carrier/stream/stream.h"
 #include "carrier/world.h"
 
 namespace sluice {
 
-inline constexpr std::array kCarriers{local::kInfo, mpi::kInfo};
+inline constexpr std::array kCarriers{local::kInfo, mpi::kInfo, stream::kInfo};
 
 // Errors name what is accepted.
 Checked<const CarrierInfo*> find_carrier(std::string_view name);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array kLevels{Level::scalar, Level::avx2, Level::avx512};
 
 std::size_t count_available() {
-  const std::int64_t targets = hwy::SupportedTargets();
+  const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;  // of those compiled
   if ((targets & HWY_AVX2) == 0) return 1;
   return (targets & HWY_AVX3) == 0 ? 2 : 3;
 }

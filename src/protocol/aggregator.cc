@@ -83,6 +83,10 @@ void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, O
     found = jobs_.end();
   }
   if (found == jobs_.end()) {
+    if (is_draining_) {
+      refuse(frame.header, from, "this aggregator is about to end and takes no new jobs", out);
+      return;
+    }
     const std::uint32_t leased = slots_leased();
     if (jobs_.size() >= options_.jobs_max || leased >= options_.slots_max) {
       refuse(frame.header, from,

@@ -37,10 +37,14 @@ class Aggregator {
   // A datagram from outside: whatever it holds, the worst it does is to be counted and dropped.
   void receive(const Address& from, std::span<const std::byte> datagram, Time now, Outbox& out);
 
+  // Takes no new jobs from here on; those that are here go on.
+  void drain() { is_draining_ = true; }
+
   // Forgets jobs that are over. Call it now and then.
   void expire(Time now);
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
   [[nodiscard]] std::uint32_t slots_leased() const;
   // For a person.
   [[nodiscard]] std::vector<JobReport> reports() const;
@@ -54,6 +58,7 @@ class Aggregator {
   AggregatorOptions options_;
   Counters counters_;
   std::uint64_t epochs_ = 0;  // made so far
+  bool is_draining_ = false;
   std::map<std::uint64_t, std::unique_ptr<Job>> jobs_;
 };
 

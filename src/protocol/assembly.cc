@@ -56,6 +56,7 @@ void Assembly::cut(std::uint32_t round) {
   const Reduction& what = rounds_[round].what;
   Collected& collected = collected_[round];
   SLUICE_ASSERT(what.count > 0);
+  SLUICE_ASSERT(rounds_[round].down.size() >= down_size_max(what, workers_));
   SLUICE_ASSERT(rounds_[round].only.unrestricted() || rounds_[round].only.fits(workers_));
   collected.only = rounds_[round].only.unrestricted() ? everyone() : rounds_[round].only.words[0];
   collected.first = pieces_.size();
@@ -96,6 +97,7 @@ void Assembly::cut_lanes(std::uint32_t round, const Reduction& what, std::uint32
 }
 
 void Assembly::add(Piece piece) {
+  SLUICE_ASSERT(piece.up.size() <= payload_max_ && piece.size_max <= payload_max_);
   piece.only = collected_[piece.round].only;
   pieces_.push_back(piece);
 }
@@ -115,6 +117,7 @@ void Assembly::ask_sizes(std::uint32_t round) {
 
 void Assembly::ask_bytes(std::uint32_t round) {
   Collected& collected = collected_[round];
+  SLUICE_ASSERT(in_second_phase_ && collected.sizes.size() == workers_);
   collected.first = pieces_.size();
   const std::uint32_t longest = *std::max_element(collected.sizes.begin(), collected.sizes.end());
   const auto slice = static_cast<std::uint32_t>(payload_max_ / workers_ - kMessageHeader);
@@ -139,6 +142,7 @@ std::span<std::byte> Assembly::room_for(const Piece& piece) {
   Collected& collected = collected_[piece.round];
   const std::span<std::byte> all =
       collected.way == Way::full ? collected.memory.bytes() : rounds_[piece.round].down;
+  SLUICE_ASSERT(piece.at <= all.size() && piece.size_max <= all.size() - piece.at);
   return all.subspan(piece.at, piece.size_max);
 }
 
@@ -160,6 +164,7 @@ Status Assembly::accept(std::size_t index, std::span<const std::byte> payload,
   }
   piece.size = payload.size();
   piece.accepted = true;
+  SLUICE_ASSERT(left_ > 0);
   --left_;
   return ok();
 }
@@ -248,7 +253,7 @@ std::size_t Assembly::finish_lanes(std::uint32_t round) {
   std::size_t used = 0;
   for (std::size_t i = collected.first; i < collected.first + collected.count; ++i) {
     const Piece& piece = pieces_[i];
-    SLUICE_DASSERT(used <= piece.at);
+    SLUICE_DASSERT(piece.accepted && piece.size <= piece.size_max && used <= piece.at);
     if (used != piece.at) std::memmove(down.data() + used, down.data() + piece.at, piece.size);
     used += piece.size;
   }

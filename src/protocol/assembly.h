@@ -5,8 +5,8 @@
 // that all workers number their pieces alike:
 //
 //   lanes   cut on borders of segments; each piece's answer is a part of the round's answer
-//   full    sums with headers whose grains are larger than a frame: full sums are asked for, and the
-//           headers are made here
+//   full    sums with headers whose grains are larger than a frame: full sums are asked for, and
+//           the headers are made here
 //   list    sizes first, then everybody's bytes piece by piece; merged here
 //
 // The last makes a second phase: pieces() are new then.
@@ -30,6 +30,9 @@ namespace sluice::protocol {
 
 // Payload of a frame that is enough for everybody's sizes and a few bytes of each of 64 workers.
 inline constexpr std::size_t kPayloadMin = 64 * 16;
+static_assert(kPayloadMin >= 64 * (kMessageHeader + sizeof(std::uint32_t)),
+              "everybody's sizes must fit one frame, or lists cannot begin");
+static_assert(kPayloadMin / 64 > kMessageHeader, "a frame must bring a byte of every worker");
 
 // What one frame asks for.
 struct Piece {

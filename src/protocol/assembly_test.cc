@@ -81,8 +81,8 @@ struct Everybody {
         downs[rank].emplace_back(down_size_max(whats[i], n), kUntouched);
       }
       for (std::size_t i = 0; i < whats.size(); ++i) {
-        rounds[rank].push_back({whats[i], ups[rank][i], downs[rank][i],
-                                only == 0 ? Workers{} : Workers{{&only, 1}}});
+        rounds[rank].push_back(
+            {whats[i], ups[rank][i], downs[rank][i], only == 0 ? Workers{} : Workers{{&only, 1}}});
       }
       assemblies.push_back(std::make_unique<Assembly>(rank, n));
       assemblies.back()->begin(rounds[rank], payload_max);
@@ -169,7 +169,11 @@ struct Everybody {
 
 Reduction sum(std::uint8_t bits, Down down, std::uint32_t count, std::uint32_t grain,
               std::uint8_t extra = 0) {
-  return {.op = Op::lane_sum, .bits = bits, .down = down, .extra = extra, .count = count,
+  return {.op = Op::lane_sum,
+          .bits = bits,
+          .down = down,
+          .extra = extra,
+          .count = count,
           .grain = grain};
 }
 
@@ -366,15 +370,14 @@ Bytes joined(std::initializer_list<Bytes> parts) {
 TEST(Assembly, HostileSizesAreMalformed) {
   Everybody all({{.op = Op::gather, .bits = 8, .count = 500}}, 2, kPayloadMin);
   Assembly& assembly = *all.assemblies[0];
-  const std::array<Bytes, 8> hostile{
-      Bytes{},
-      size_message(0, 5),
-      joined({size_message(1, 5), size_message(0, 5)}),
-      joined({size_message(0, 5), size_message(0, 5)}),
-      joined({size_message(0, 5), size_message(2, 5)}),
-      joined({size_message(0, 5), size_message(1, 501)}),
-      joined({size_message(0, 5), size_message(1, ~0u)}),
-      joined({size_message(0, 5), message(1, Bytes(3))})};
+  const std::array<Bytes, 8> hostile{Bytes{},
+                                     size_message(0, 5),
+                                     joined({size_message(1, 5), size_message(0, 5)}),
+                                     joined({size_message(0, 5), size_message(0, 5)}),
+                                     joined({size_message(0, 5), size_message(2, 5)}),
+                                     joined({size_message(0, 5), size_message(1, 501)}),
+                                     joined({size_message(0, 5), size_message(1, ~0u)}),
+                                     joined({size_message(0, 5), message(1, Bytes(3))})};
   for (const Bytes& bytes : hostile) {
     EXPECT_EQ(assembly.accept(0, bytes, 0b11).error().code, Code::malformed);
     EXPECT_FALSE(assembly.is_phase_done());

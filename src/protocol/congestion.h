@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/assert.h"
+
 namespace sluice::protocol {
 
 class Congestion {
@@ -17,6 +19,7 @@ class Congestion {
     limit_ = std::max(kLeast, static_cast<double>(limit));
     window_ = std::min(kFirst, limit_);
     threshold_ = limit_;
+    SLUICE_DASSERT(window_ >= kLeast && window_ <= limit_);
   }
   [[nodiscard]] std::uint32_t window() const { return static_cast<std::uint32_t>(window_); }
 
@@ -26,6 +29,7 @@ class Congestion {
   }
   // Of a frame with this number; frames sent before the last decrease are of the same event.
   void lost(std::uint64_t serial, std::uint64_t serial_next) {
+    SLUICE_DASSERT(serial < serial_next);
     if (serial < recovery_) return;
     recovery_ = serial_next;
     before_ = window_;

@@ -35,7 +35,8 @@ Job::Job(const JobTerms& terms, const wire::Join& first, Counters& counters)
       slots_count_(std::min(first.slots, terms.slots_max)),
       frame_size_(terms.frame_size) {
   SLUICE_ASSERT(workers_ >= 1 && workers_ <= wire::kWorkersMax);
-  SLUICE_ASSERT(terms.slots_max >= 1 && terms.epoch != 0);
+  SLUICE_ASSERT(slots_count_ >= 1 && terms.epoch % 2 == 1);
+  SLUICE_ASSERT(terms.rule != nullptr);
 }
 
 std::uint64_t Job::everyone() const {
@@ -82,6 +83,7 @@ void Job::join(const wire::Header& header, const wire::Join& wish, const Address
     if (!is_running_) refuse_all(why, out);
     return;
   }
+  SLUICE_ASSERT(wish.workers == workers_ && header.worker < workers_);
   Member& member = members_[header.worker];
   if (member.joined && wire::generation_of(wish.token) != wire::generation_of(member.token)) {
     // Late, from before: or the worker knows that this job was made of what was late.
@@ -115,6 +117,7 @@ void Job::form_anew() {
   members_ = {};
   frame_size_ = terms_.frame_size;
   terms_.epoch += 2;  // stays odd, so never 0
+  SLUICE_ASSERT(terms_.epoch % 2 == 1);
   slots_.clear();
 }
 
@@ -147,10 +150,13 @@ void Job::welcome(std::span<const Address> to, Outbox& out) {
 }
 
 std::span<const Address> Job::address_of(std::uint32_t worker) const {
+  SLUICE_ASSERT(worker < workers_);
   return std::span(addresses_).subspan(worker, 1);
 }
 
-std::span<const Address> Job::all_addresses() const { return std::span(addresses_).first(workers_); }
+std::span<const Address> Job::all_addresses() const {
+  return std::span(addresses_).first(workers_);
+}
 
 void Job::send(wire::Header header, std::span<const std::byte> payload,
                std::span<const Address> to, Outbox& out) const {
@@ -170,6 +176,7 @@ void Job::refuse(std::uint32_t worker, const Address& to, std::string_view why, 
 }
 
 void Job::refuse_all(std::string_view why, Outbox& out) {
+  SLUICE_ASSERT(!why.empty());
   refusal_ = why;
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     if (members_[worker].joined) refuse(worker, addresses_[worker], refusal_, out);
@@ -294,6 +301,7 @@ void Job::take_in(const wire::Frame& frame, std::uint32_t side) {
   ranks_[index][content.counted] = static_cast<std::uint8_t>(header.worker);
   sizes_[index][content.counted] = static_cast<std::uint32_t>(frame.payload.size());
   const auto into = room(header.slot, side, content.counted);
+  SLUICE_ASSERT(frame.payload.size() <= into.size());
   std::copy(frame.payload.begin(), frame.payload.end(), into.begin());
   ++content.counted;
   content.flags |= header.flags;
@@ -318,6 +326,7 @@ void Job::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
   content.result_size = static_cast<std::uint32_t>(
       combine(content.what, workers_, 0, content.what.count, contributions_, scratch_.bytes(),
               room(slot, side, workers_)));
+  SLUICE_ASSERT(content.result_size <= room_size());
   content.is_complete = true;
   ++counters_.completed;
   counters_.non_finite += (content.flags & wire::kNonFinite) != 0 ? 1 : 0;
@@ -327,6 +336,7 @@ void Job::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
 void Job::send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
                       Outbox& out) {
   const Content& content = slots_[slot].contents[side];
+  SLUICE_ASSERT(content.is_complete && slots_[slot].versions[side].used);
   wire::Header header{.kind = wire::Kind::result,
                       .flags = content.flags,
                       .epoch = epoch(),
@@ -369,6 +379,7 @@ void Job::answer_again(const wire::Frame& frame, std::uint32_t side, Outbox& out
 // --- what cannot go on ---
 
 void Job::tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out) {
+  SLUICE_ASSERT((left_ & ~seen) != 0 && (left_ & ~joined_) == 0);
   refuse(worker, addresses_[worker],
          fmt::format("worker {} has left the job", ranks_of(left_ & ~seen)), out);
 }

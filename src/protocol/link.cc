@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "protocol/assembly.h"
+#include "protocol/non_finite.h"
 
 namespace sluice::protocol {
 namespace {
@@ -21,28 +22,6 @@ constexpr unsigned kHeldDoublings = 2;     // who is waited for is not asked abo
 constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(500);
-
-template <class Value>
-bool is_non_finite_in(std::span<const std::byte> bytes, Value exponent) {
-  bool found = false;
-  for (std::size_t at = 0; at + sizeof(Value) <= bytes.size(); at += sizeof(Value)) {
-    found |= (load_le<Value>(bytes, at) & exponent) == exponent;
-  }
-  return found;
-}
-
-bool is_non_finite(const Item& item) {
-  switch (item.what.op) {
-    case Op::f32_sum:
-      return is_non_finite_in<std::uint32_t>(item.up, 0x7f800000u);
-    case Op::bf16_sum:
-      return is_non_finite_in<std::uint16_t>(item.up, 0x7f80u);
-    case Op::f16_sum:
-      return is_non_finite_in<std::uint16_t>(item.up, 0x7c00u);
-    default:
-      return false;
-  }
-}
 
 std::string ranks_without(std::uint64_t bits, std::uint32_t workers) {
   std::string text;
@@ -120,7 +99,7 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
   held_.reset(slots);
 }
 
-// The aggregator knows nothing: hands back what others may not have yet, and sends everything again.
+// The aggregator knows nothing: hands back what others may not have yet, sends everything again.
 void Link::open_again() {
   restores_ = 0;
   flying_.reset(slots_.size());
@@ -327,7 +306,7 @@ void Link::send_item(std::uint32_t index, Time now, Outgoing& out) {
                       .what = item.what,
                       .table = item.what.table.empty() ? 0 : wire::table_name(item.what.table)};
   header.what.table = {};
-  if (is_non_finite(item)) header.flags |= wire::kNonFinite;
+  if (is_non_finite(item.what.op, item.up)) header.flags |= wire::kNonFinite;
   fill(out, header, item.up);
   counters_.retransmits += slot.sends != 0 ? 1 : 0;
   ++slot.sends;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/assert.h"
 #include "protocol/time.h"
 
 namespace sluice::protocol {
@@ -13,6 +14,7 @@ namespace sluice::protocol {
 class RoundTrip {
  public:
   void sample(Time took) {
+    SLUICE_DASSERT(took >= Time{0});
     if (count_++ == 0) {
       mean_ = took;
       deviation_ = took / 2;

@@ -1,4 +1,5 @@
-// Slots in an order, each in at most one place: push, remove and look at the first in constant time.
+// Slots in an order, each in at most one place: push, remove and look at the first in constant
+// time.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@ class SlotQueue {
   static constexpr std::uint32_t kNone = 0xffffffffu;
 
   void reset(std::size_t slots) {
+    SLUICE_ASSERT(slots < kNone);
     links_.assign(slots, {});
     first_ = last_ = kNone;
     count_ = 0;
@@ -27,6 +29,7 @@ class SlotQueue {
   }
   void remove(std::uint32_t slot) {
     if (!has(slot)) return;
+    SLUICE_DASSERT(count_ > 0);
     const Entry entry = links_[slot];
     (entry.before == kNone ? first_ : links_[entry.before].next) = entry.next;
     (entry.next == kNone ? last_ : links_[entry.next].before) = entry.before;

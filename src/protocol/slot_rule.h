@@ -2,14 +2,17 @@
 //
 // A slot of an aggregator is used again and again; its uses are numbered by chunk, from 1, alike on
 // all workers. Even and odd chunks have a version of the slot each. A worker sends chunk c of a
-// slot after it has the result of chunk c − 1, which exists after all workers sent theirs, each after it
-// had the result of chunk c − 2: so nobody needs the old content of a version that is begun anew.
+// slot after it has the result of chunk c − 1, which exists after all workers sent theirs, each
+// after it had the result of chunk c − 2: so nobody needs the old content of a version that is
+// begun anew.
 //
 // The number alone decides what is stale. Nothing is concluded from one version about the other:
 // that is safe only where no packet overtakes another (docs/wire-format.md).
 #pragma once
 
 #include <cstdint>
+
+#include "base/assert.h"
 
 namespace sluice::protocol {
 
@@ -37,6 +40,7 @@ constexpr bool is_later(std::uint32_t a, std::uint32_t b) {
 using SlotRule = Verdict (*)(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker);
 
 inline Verdict slot_rule(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
+  SLUICE_DASSERT(worker < 64);
   Version& version = versions[chunk % 2];
   const std::uint64_t bit = std::uint64_t{1} << worker;
   if (!version.used || is_later(chunk, version.chunk)) {

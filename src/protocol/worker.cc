@@ -23,7 +23,7 @@ std::uint64_t digest_of_piece(const Ticket& ticket, std::uint32_t step, const Pi
 }  // namespace
 
 Worker::Worker(const WorkerOptions& options) : options_(options) {
-  SLUICE_ASSERT(options.aggregators >= 1);
+  SLUICE_ASSERT(options.aggregators >= 1 && options.link.channels >= 1);
   for (std::uint32_t i = 0; i < options.aggregators; ++i) links_.emplace_back(options.link);
   for (std::uint32_t i = 0; i < options.link.channels; ++i) {
     channels_.emplace_back(options.link.rank, options.link.workers);
@@ -81,6 +81,7 @@ void Worker::go_on(std::uint32_t number) {
 
 void Worker::finish(Channel& channel, const Error& error) {
   if (!channel.busy || channel.ready) return;
+  SLUICE_ASSERT(busy_ > 0);
   channel.error = error;
   channel.ready = true;
   ++ready_;
@@ -97,6 +98,7 @@ void Worker::fail_all() {
 
 void Worker::distribute(std::uint32_t number) {
   Channel& channel = channels_[number];
+  SLUICE_ASSERT(channel.busy && !channel.ready);
   const auto pieces = channel.assembly.pieces();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::size_t target = (channel.ticket.sequence + i) % links_.size();
@@ -126,6 +128,7 @@ Status Worker::post(const Ticket& ticket, std::span<const Round> step) {
         [](const Link& a, const Link& b) { return a.frame_size() < b.frame_size(); });
     payload_max_ = least->frame_size() - wire::kHeaderSize;
   }
+  SLUICE_ASSERT(payload_max_ >= kPayloadMin);
   const bool is_next = channel.ticket.sequence == ticket.sequence && channel.step != 0;
   channel.step = is_next ? channel.step + 1 : 1;
   channel.ticket = ticket;
@@ -150,6 +153,7 @@ Result<std::span<const Answer>> Worker::take(const Ticket& ticket) {
     return Error{Code::invalid_argument, 0, "stream: nothing posted under this ticket"};
   }
   if (!channel.ready) return Error{Code::pending, 0, "not all have answered"};
+  SLUICE_ASSERT(ready_ > 0);
   channel.busy = false;
   channel.ready = false;
   --ready_;

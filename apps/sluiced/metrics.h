@@ -1,0 +1,28 @@
+// What the daemon tells machines: Prometheus' text format, and jobs as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/counters.h"
+#include "protocol/job.h"
+#include "protocol/time.h"
+
+namespace sluice::daemon {
+
+// One look at the aggregator.
+struct Snapshot {
+  protocol::Counters counters;
+  std::vector<protocol::JobReport> jobs;  // dated (job_log.h)
+  protocol::Time now{};
+  double cpu_seconds = 0;
+  std::uint64_t jobs_max = 0;
+  std::uint64_t slots_max = 0;
+  bool is_draining = false;
+};
+
+std::string metrics_text(const Snapshot& snapshot);
+std::string jobs_json(const Snapshot& snapshot);
+
+}  // namespace sluice::daemon

@@ -1,0 +1,59 @@
+#include "carrier/stream/address.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+namespace sluice::stream {
+namespace {
+
+std::string canonical(std::string_view text) {
+  const auto address = resolve(text);
+  EXPECT_TRUE(address.has_value()) << text;
+  return address ? text_of(*address) : "";
+}
+
+TEST(Address, HostAndPortInEveryForm) {
+  EXPECT_EQ(canonical("127.0.0.1"), "127.0.0.1:48864");
+  EXPECT_EQ(canonical("127.0.0.1:0"), "127.0.0.1:0");
+  EXPECT_EQ(canonical("10.77.0.101:65535"), "10.77.0.101:65535");
+  EXPECT_EQ(canonical("::1"), "[::1]:48864");
+  EXPECT_EQ(canonical("[::1]"), "[::1]:48864");
+  EXPECT_EQ(canonical("[fe80::2]:9"), "[fe80::2]:9");
+}
+
+TEST(Address, BadOnesAreRefusedWithTheirTextAndWhatIsAccepted) {
+  for (const std::string text :
+       {"", ":1", "127.0.0.1:65536", "127.0.0.1:x", "127.0.0.1:1x", "[::1", "[::1]7", "[]:1",
+        "no such host.invalid:1", "127.0.0.1:-1"}) {
+    const auto address = resolve(text);
+    ASSERT_FALSE(address.has_value()) << text;
+    EXPECT_EQ(address.error().code, Code::invalid_argument);
+    EXPECT_NE(address.error().message.find("'" + text + "'"), std::string::npos);
+    EXPECT_NE(address.error().message.find("accepted: host"), std::string::npos);
+  }
+}
+
+TEST(Address, ListsAreSeparatedByCommas) {
+  const auto list = resolve_list("127.0.0.1:1,127.0.0.1:2,[::1]:3");
+  ASSERT_TRUE(list.has_value());
+  ASSERT_EQ(list->size(), 3u);
+  EXPECT_EQ(text_of((*list)[1]), "127.0.0.1:2");
+  EXPECT_EQ(text_of((*list)[2]), "[::1]:3");
+  EXPECT_FALSE(resolve_list("").has_value());
+  EXPECT_FALSE(resolve_list("127.0.0.1:1,").has_value());
+}
+
+TEST(Address, TheProtocolTellsThemApart) {
+  const std::array texts{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.2:1", "[::1]:1", "[::2]:1"};
+  for (const char* a : texts) {
+    for (const char* b : texts) {
+      const bool same = to_protocol(*resolve(a)) == to_protocol(*resolve(b));
+      EXPECT_EQ(same, std::string_view(a) == b) << a << " " << b;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::stream

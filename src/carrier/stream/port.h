@@ -1,0 +1,61 @@
+// One worker's end of carrier `stream`: the protocol's worker on sockets of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "carrier/stream/socket.h"
+#include "protocol/worker.h"
+#include "round/carrier.h"
+
+namespace sluice::stream {
+
+class Port final : public Carrier {
+  struct Path;
+  struct Token {};  // open() makes ports
+
+ public:
+  // Opens a socket to every aggregator. The frame size of the options is the wanted most.
+  static Checked<std::unique_ptr<Port>> open(const protocol::LinkOptions& options,
+                                             std::span<const SocketAddress> aggregators);
+  Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths);
+  ~Port() override;
+
+  // Until all workers have joined at all aggregators. Code::timeout says who is missing.
+  Verdict join(std::chrono::nanoseconds timeout);
+  // As far as it goes without waiting: for those who join many ports on one thread.
+  Checked<bool> try_join();
+
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
+  Result<std::span<const Answer>> take(const Ticket& ticket) override;
+  Status wait(std::chrono::nanoseconds timeout) override;
+  void abandon() override;
+  std::string explain(const Ticket& ticket) override;
+
+  [[nodiscard]] protocol::LinkCounters counters() const { return worker_.counters(); }
+  [[nodiscard]] const std::string& refusal() const { return worker_.refusal(); }
+
+ private:
+  struct Path {
+    explicit Path(Socket opened, std::size_t frame_size)
+        : socket(std::move(opened)), receiver(socket, frame_size), sender(socket) {}
+    Socket socket;
+    Receiver receiver;
+    Sender sender;
+  };
+
+  // Receives and sends what is there and due.
+  Status pump();
+  void send_due();
+
+  protocol::Worker worker_;
+  std::vector<std::unique_ptr<Path>> paths_;
+  std::vector<protocol::Outgoing> outgoing_;
+};
+
+}  // namespace sluice::stream

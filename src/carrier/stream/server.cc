@@ -1,0 +1,172 @@
+#include "carrier/stream/server.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "base/assert.h"
+#include "carrier/stream/clock.h"
+#include "wire/frame.h"
+
+namespace sluice::stream {
+namespace {
+
+using protocol::Time;
+
+constexpr int kPollMs = 100;  // how soon a stop is seen
+constexpr Time kTick = std::chrono::seconds(1);
+
+double thread_seconds() {
+  timespec spent{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+  return static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
+}
+
+// Strict weak order for the map of addresses.
+struct Before {
+  bool operator()(const protocol::Address& a, const protocol::Address& b) const {
+    if (a.low != b.low) return a.low < b.low;
+    if (a.high != b.high) return a.high < b.high;
+    return a.port != b.port ? a.port < b.port : a.scope < b.scope;
+  }
+};
+
+}  // namespace
+
+// Frames of one batch, copied together, sent at its end: by target, so that trains form.
+class Server::Post final : public protocol::Outbox {
+ public:
+  explicit Post(const Socket& socket) : sender_(socket) {}
+
+  // Whose datagram is about to be answered, if it is; others were answered before.
+  void attend(const protocol::Address& address, const SocketAddress& from) {
+    current_ = address;
+    current_from_ = &from;
+  }
+  void forget_if_many() {
+    if (targets_.size() > 4096) targets_.clear();
+  }
+
+  void send(std::span<const protocol::Address> to,
+            std::span<const std::byte, wire::kHeaderSize> header,
+            std::span<const std::byte> payload) override {
+    Copy& copy = next_copy();
+    copy.bytes.assign(header.begin(), header.end());
+    copy.bytes.insert(copy.bytes.end(), payload.begin(), payload.end());
+    for (const protocol::Address& address : to) {
+      auto found = targets_.find(address);
+      if (found == targets_.end()) {
+        if (!(address == current_)) continue;
+        found = targets_.emplace(address, Target{*current_from_, {}}).first;
+      }
+      found->second.waiting.push_back(&copy);
+    }
+  }
+
+  void flush() {
+    for (auto& [address, target] : targets_) {
+      for (const Copy* copy : target.waiting) sender_.add(copy->bytes, {}, &target.address);
+      target.waiting.clear();
+    }
+    sender_.flush();
+    used_ = 0;
+  }
+
+ private:
+  struct Copy {
+    std::vector<std::byte> bytes;
+  };
+  struct Target {
+    SocketAddress address;
+    std::vector<const Copy*> waiting;
+  };
+
+  Copy& next_copy() {
+    if (used_ == copies_.size()) copies_.push_back(std::make_unique<Copy>());
+    return *copies_[used_++];
+  }
+
+  Sender sender_;
+  std::vector<std::unique_ptr<Copy>> copies_;
+  std::size_t used_ = 0;
+  std::map<protocol::Address, Target, Before> targets_;
+  protocol::Address current_;
+  const SocketAddress* current_from_ = nullptr;
+};
+
+Checked<std::unique_ptr<Server>> Server::open(const SocketAddress& address,
+                                              protocol::AggregatorOptions options) {
+  SLUICE_TRY_ASSIGN(Socket socket, open_bound(address));
+  options.receive_buffer = receive_buffer_size(socket);
+  if (getrandom(&options.seed, sizeof options.seed, 0) != sizeof options.seed) {
+    return Problem{Code::io, "no randomness from the system for epochs"};
+  }
+  return std::make_unique<Server>(Token{}, std::move(socket), options);
+}
+
+Server::Server(Token, Socket socket, const protocol::AggregatorOptions& options)
+    : socket_(std::move(socket)), options_(options), aggregator_(options) {}
+
+Status Server::serve_once(Receiver& receiver, Post& post) {
+  SLUICE_TRY_ASSIGN(const auto received, receiver.receive());
+  if (received.empty()) return ok();
+  const std::lock_guard lock(mutex_);
+  const Time time = now();
+  for (const Received& one : received) {
+    const protocol::Address from = to_protocol(*one.from);
+    post.attend(from, *one.from);
+    aggregator_.receive(from, one.bytes, time, post);
+  }
+  return ok();
+}
+
+Status Server::run(const std::function<void()>& tick) {
+  Receiver receiver(socket_, options_.frame_size);
+  Post post(socket_);
+  Time tick_next = now() + kTick;
+  const double before = thread_seconds();
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    pollfd waiting{socket_.descriptor(), POLLIN, 0};
+    if (poll(&waiting, 1, kPollMs) < 0 && errno != EINTR) {
+      return Error{Code::io, errno, "stream: poll"};
+    }
+    if ((waiting.revents & POLLIN) != 0) {
+      SLUICE_TRY(serve_once(receiver, post));
+      post.flush();
+    }
+    cpu_.store(thread_seconds() - before, std::memory_order_relaxed);
+    if (draining_.load(std::memory_order_relaxed)) {
+      const std::lock_guard lock(mutex_);
+      aggregator_.drain();
+      aggregator_.expire(now());
+      if (aggregator_.jobs() == 0) break;
+    }
+    if (const Time time = now(); time >= tick_next) {
+      tick_next = time + kTick;
+      post.forget_if_many();
+      {
+        const std::lock_guard lock(mutex_);
+        aggregator_.expire(time);
+      }
+      if (tick) tick();
+    }
+  }
+  return ok();
+}
+
+protocol::Counters Server::counters() const {
+  const std::lock_guard lock(mutex_);
+  return aggregator_.counters();
+}
+
+std::vector<protocol::JobReport> Server::reports() const {
+  const std::lock_guard lock(mutex_);
+  return aggregator_.reports();
+}
+
+}  // namespace sluice::stream

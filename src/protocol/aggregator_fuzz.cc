@@ -1,0 +1,188 @@
+// Any bytes as datagrams to an aggregator, many of them with the right checksum, epoch and sender:
+// counted and dropped or answered, never more.
+#include "protocol/aggregator.h"
+
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "kernels/checksum/checksum.h"
+#include "protocol/assembly.h"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::protocol;
+using wire::Kind;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::uint64_t kJob = 3;
+constexpr std::uint32_t kWorkers = 2;
+constexpr std::uint32_t kFrameSize = 1232;
+
+// Every answer is a frame that parses, no longer than the job's frames or than a refusal.
+struct CheckedOutbox final : Outbox {
+  std::uint32_t epoch = 0;
+
+  void send(std::span<const Address> to, std::span<const std::byte, wire::kHeaderSize> header,
+            std::span<const std::byte> payload) override {
+    SLUICE_ASSERT(!to.empty());
+    Bytes bytes(header.begin(), header.end());
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
+    SLUICE_ASSERT(bytes.size() <= kFrameSize);
+    const auto frame = wire::parse(bytes);
+    SLUICE_ASSERT(frame.has_value());
+    if (frame->header.job == kJob && frame->header.kind == Kind::welcome) {
+      epoch = frame->header.epoch;
+    }
+  }
+};
+
+Reduction reduction_from(FuzzedDataProvider& data) {
+  return {.op = static_cast<Op>(data.ConsumeIntegralInRange<std::uint8_t>(0, 7)),
+          .bits = data.PickValueInArray<std::uint8_t>({1, 4, 8, 16, 32, 64, 255}),
+          .down = static_cast<Down>(data.ConsumeIntegralInRange<std::uint8_t>(0, 2)),
+          .extra = data.PickValueInArray<std::uint8_t>({0, 1, 17, 255}),
+          .count = data.ConsumeBool() ? data.ConsumeIntegralInRange<std::uint32_t>(0, 1500)
+                                      : data.ConsumeIntegral<std::uint32_t>(),
+          .grain = 8 * data.ConsumeIntegralInRange<std::uint32_t>(0, 40)};
+}
+
+wire::Header header_from(FuzzedDataProvider& data, std::uint32_t epoch) {
+  return {.flags = data.ConsumeIntegralInRange<std::uint8_t>(0, 1),
+          .worker = data.ConsumeIntegralInRange<std::uint16_t>(0, 3),
+          .job = data.ConsumeIntegralInRange<std::uint64_t>(kJob, kJob + 1),
+          .epoch = data.ConsumeProbability<float>() < 0.9f ? epoch : epoch + 2,
+          .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, 4),
+          .chunk = data.PickValueInArray<std::uint32_t>({0, 1, 2, 3, 5, 0x80000001, 0xffffffff}),
+          .digest = data.ConsumeIntegralInRange<std::uint64_t>(0, 8) / 8,
+          .workers = data.PickValueInArray<std::uint64_t>({3, 3, 3, 1, 2, 0, 7}),
+          .what = reduction_from(data)};
+}
+
+void seal(Bytes& datagram) {
+  store_le<std::uint16_t>(datagram, 4, static_cast<std::uint16_t>(datagram.size()));
+  store_le<std::uint32_t>(datagram, 64, 0);
+  store_le<std::uint32_t>(datagram, 64, checksum::crc32c(datagram));
+}
+
+Bytes written(const wire::Header& header, std::span<const std::byte> payload) {
+  Bytes datagram(wire::kHeaderSize);
+  wire::write_header(header, payload, std::span(datagram).first<wire::kHeaderSize>());
+  datagram.insert(datagram.end(), payload.begin(), payload.end());
+  return datagram;
+}
+
+Bytes join_from(FuzzedDataProvider& data, wire::Header header) {
+  const std::string terms = data.ConsumeBool() ? "" : "other";
+  std::string body;
+  wire::write_join({.workers = data.PickValueInArray<std::uint16_t>({kWorkers, kWorkers, 1, 3, 64}),
+                    .slots = data.PickValueInArray<std::uint16_t>({4, 4, 1, 65535}),
+                    .frame_size = data.PickValueInArray<std::uint32_t>({kFrameSize, 576, 1500}),
+                    .token = data.PickValueInArray<std::uint64_t>(
+                        {wire::make_token(header.worker, 0), wire::make_token(header.worker, 1),
+                         wire::make_token(9, 0)}),
+                    .terms = terms},
+                   body);
+  header.kind = Kind::join;
+  return written(header, std::as_bytes(std::span(body)));
+}
+
+Bytes table_from(FuzzedDataProvider& data, wire::Header& header) {
+  std::vector<std::uint16_t> table(data.PickValueInArray<std::size_t>({2, 16, 256}));
+  for (std::uint16_t& entry : table) entry = data.ConsumeIntegral<std::uint16_t>();
+  header.table = wire::table_name(table);
+  const auto bytes = std::as_bytes(std::span(table));
+  return {bytes.begin(), bytes.end()};
+}
+
+// A contribution or a restore whose payload has the size that its reduction asks for, mostly.
+Bytes placed_from(FuzzedDataProvider& data, wire::Header header, std::uint32_t table) {
+  header.kind = data.ConsumeBool() ? Kind::contribution : Kind::restore;
+  header.table = data.ConsumeBool() ? table : 0;
+  std::size_t size = data.ConsumeIntegralInRange<std::size_t>(0, 64);
+  if (check(header.what, kWorkers) && data.ConsumeProbability<float>() < 0.8f) {
+    size = header.kind == Kind::contribution ? up_size(header.what)
+                                             : down_size_max(header.what, kWorkers);
+  }
+  const auto some = data.ConsumeBytes<std::uint8_t>(std::min<std::size_t>(size, 64));
+  Bytes payload(std::min<std::size_t>(size, 1500));
+  std::ranges::transform(some, payload.begin(), [](std::uint8_t b) { return std::byte{b}; });
+  return written(header, payload);
+}
+
+Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t& table) {
+  wire::Header header = header_from(data, epoch);
+  switch (data.ConsumeIntegralInRange<int>(0, 8)) {
+    case 0: return join_from(data, header);
+    case 1: {
+      const Bytes entries = table_from(data, header);
+      table = header.table;
+      header.kind = Kind::table;
+      return written(header, entries);
+    }
+    case 2: header.kind = Kind::leave; return written(header, {});
+    case 3: {
+      const std::string raw = data.ConsumeRandomLengthString(200);
+      const auto bytes = std::as_bytes(std::span(raw));
+      Bytes datagram(bytes.begin(), bytes.end());
+      if (datagram.size() >= wire::kHeaderSize) seal(datagram);
+      return datagram;
+    }
+    case 4: {
+      Bytes datagram =
+          data.ConsumeBool() ? join_from(data, header) : placed_from(data, header, table);
+      const auto at = data.ConsumeIntegralInRange<std::size_t>(0, datagram.size() - 1);
+      datagram[at] ^= std::byte{data.ConsumeIntegral<std::uint8_t>()};
+      if (data.ConsumeBool()) seal(datagram);
+      return datagram;
+    }
+    default: return placed_from(data, header, table);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  FuzzedDataProvider data(bytes, size);
+  Aggregator aggregator({.jobs_max = 2,
+                         .slots_max = 8,
+                         .memory_max = 1u << 16,
+                         .frame_size = kFrameSize,
+                         .lease = std::chrono::seconds(5)});
+  CheckedOutbox out;
+  Time now{};
+  std::string body;
+  for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
+    wire::write_join({.workers = kWorkers,
+                      .slots = 4,
+                      .frame_size = kFrameSize,
+                      .token = wire::make_token(worker, 0),
+                      .terms = ""},
+                     body);
+    aggregator.receive({.low = worker},
+                       written({.kind = Kind::join, .worker = worker, .job = kJob},
+                               std::as_bytes(std::span(body))),
+                       now, out);
+  }
+  SLUICE_ASSERT(out.epoch != 0);
+  std::uint32_t table = 0;
+  while (data.remaining_bytes() > 0) {
+    const Bytes datagram = datagram_from(data, out.epoch, table);
+    const std::uint64_t sender = data.ConsumeIntegralInRange<std::uint64_t>(0, 2);
+    now += std::chrono::milliseconds(data.ConsumeIntegralInRange<int>(0, 3000));
+    aggregator.receive({.low = sender}, datagram, now, out);
+    if (data.ConsumeIntegralInRange<int>(0, 15) == 0) aggregator.expire(now);
+  }
+  const Counters& c = aggregator.counters();
+  SLUICE_ASSERT(c.received == c.malformed + c.unexpected + c.strangers + c.gone + c.control +
+                                  c.accepted + c.again + c.stale + c.tableless + c.mismatched);
+  SLUICE_ASSERT(aggregator.slots_leased() <= 8);
+  SLUICE_ASSERT(aggregator.reports().size() <= 2);
+  return 0;
+}

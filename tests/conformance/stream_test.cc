@@ -1,0 +1,78 @@
+// Over UDP and through the simulator, every codec gives the bits of `local`.
+#include "carrier/stream/stream.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "carrier/local/local.h"
+#include "tests/support/checks.h"
+#include "tests/support/pairwise.h"
+#include "tests/support/simulated_world.h"
+#include "tests/support/subject.h"
+
+namespace sluice::support {
+namespace {
+
+constexpr std::array<std::uint32_t, 5> kCounts{257, 7, 1, 4099, 20000};
+constexpr std::array<std::uint32_t, 5> kWorkers{3, 2, 1, 8, 16};
+constexpr std::array<std::uint32_t, 2> kChunks{1u << 16, 512};
+
+// The suite's order of arrival is for `local`; here they come as they come.
+Checked<std::unique_ptr<World>> make_over_udp(const WorldOptions& options) {
+  WorldOptions mine = options;
+  mine.order.clear();
+  return stream::make_world(mine);
+}
+constexpr CarrierInfo kOverUdp{.name = "stream",
+                               .summary = "",
+                               .workers_max = stream::kInfo.workers_max,
+                               .make_world = &make_over_udp};
+
+enum Factor : std::size_t { count, workers, data, chunk, feedback, world };
+
+bool nothing(std::size_t, std::size_t, std::size_t, std::size_t) { return false; }
+
+class Streamed : public ConformanceTest {
+ protected:
+  void check(const Scenario& scenario, const Way& way, const CarrierInfo& carrier) {
+    const Inputs inputs(scenario);
+    const Outcome reference = run_scenario(codec(), local::kInfo, inputs, Way{});
+    EXPECT_TRUE(agrees(reference, run_scenario(codec(), carrier, inputs, way)))
+        << carrier.name << ", " << describe(scenario) << "; " << describe(way);
+  }
+};
+
+TEST_P(Streamed, GivesTheBytesOfLocalOverRealSockets) {
+  check({.count = 70001, .workers = 4, .chunk_count = 1u << 14, .steps = 2},
+        {.crew = Crew::threads}, kOverUdp);
+}
+
+TEST_P(Streamed, GivesTheBytesOfLocalWhateverTheNetworkDoes) {
+  const std::vector<std::size_t> counts{kCounts.size(), kWorkers.size(),
+                                        kData.size(),   kChunks.size(),
+                                        takes_feedback() ? kFeedbacks.size() : 1,
+                                        kSimulated.size()};
+  for (const Row& row : covering_rows(counts, nothing)) {
+    const Scenario scenario{.count = kCounts[row[count]],
+                            .workers = kWorkers[row[workers]],
+                            .data = kData[row[data]].kind,
+                            .chunk_count = kChunks[row[chunk]],
+                            .feedback = kFeedbacks[row[feedback]].kind,
+                            .steps = row[feedback] == 0 ? 1u : 2u};
+    check(scenario, {.crew = Crew::stepped}, kSimulated[row[world]]);
+    if (HasFailure()) return;
+  }
+}
+
+// One subject per codec.
+std::vector<Subject> on_local() {
+  std::vector<Subject> subjects = catalogue_and_fake();
+  std::erase_if(subjects, [](const Subject& one) { return one.carrier->name != "local"; });
+  return subjects;
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, Streamed, ::testing::ValuesIn(on_local()), name_of_param);
+
+}  // namespace
+}  // namespace sluice::support
