@@ -4,7 +4,7 @@ find_package(benchmark REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
-file(GLOB SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_test.cc)
+file(GLOB SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/*_test.cc)
 file(GLOB SLUICE_SUPPORT_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
 file(GLOB SLUICE_CONFORMANCE_SOURCES CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/tests/conformance/*.cc)
@@ -39,6 +39,7 @@ endfunction()
 sluice_test_binary(unit_tests ${SLUICE_TEST_SOURCES} ${SLUICE_APP_TEST_SOURCES}
                               ${SLUICE_SIM_TEST_SOURCES})
 sluice_test_binary(conformance_tests ${SLUICE_CONFORMANCE_SOURCES})
+target_link_libraries(unit_tests PRIVATE sluiced_parts)
 # What has threads, on its own, for the thread sanitizer.
 set(SLUICE_THREAD_SOURCES ${SLUICE_TEST_SOURCES})
 list(FILTER SLUICE_THREAD_SOURCES INCLUDE REGEX "/(carrier|group)/")

@@ -111,7 +111,9 @@ Verdict run_here(const Process& process, const AllreduceRequest& request) {
 }
 
 Verdict run(const AllreduceRequest& request) {
-  SLUICE_TRY_ASSIGN(const Process process, enter(request.carrier));
+  SLUICE_TRY(check_timeout(request.options.timeout_seconds));
+  SLUICE_TRY_ASSIGN(const Process process,
+                    enter(request.carrier, std::chrono::seconds(request.options.timeout_seconds)));
   return process.signed_by(run_here(process, request));
 }
 

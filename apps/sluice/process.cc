@@ -27,7 +27,7 @@ Verdict Process::all_ready(const Verdict& mine) const {
                  fmt::format("worker {} cannot take part; it says why", first - failed.begin())};
 }
 
-Checked<Process> enter(std::string_view carrier) {
+Checked<Process> enter(std::string_view carrier, std::chrono::seconds timeout) {
   Process process;
   SLUICE_TRY_ASSIGN(process.carrier, find_carrier(carrier));
   if (process.carrier->launched == nullptr) return process;
@@ -37,6 +37,7 @@ Checked<Process> enter(std::string_view carrier) {
   WorldOptions options;
   options.workers = process.launched;
   options.window = 1;
+  options.timeout = timeout;
   SLUICE_TRY_ASSIGN(process.world, process.carrier->make_world(options));
   process.rank = process.world->here().front();
   return process;

@@ -2,6 +2,7 @@
 // those that a launcher started.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -27,8 +28,9 @@ struct Process {
   std::unique_ptr<World> world = nullptr;  // to meet in; none where all workers are here
 };
 
-// All processes of a job call it alike.
-Checked<Process> enter(std::string_view carrier);
+// All processes of a job call it alike; who does not come within the time is named.
+Checked<Process> enter(std::string_view carrier,
+                       std::chrono::seconds timeout = std::chrono::seconds(60));
 
 // Refuses another number of workers than were launched; `what` says where the number comes from.
 Verdict check_launched(const Process& process, std::uint64_t workers, std::string_view what);

@@ -78,10 +78,8 @@ Problem refused(const CLI::App& app, const CLI::ParseError& error) {
   std::string message = error.what();
   std::replace(message.begin(), message.end(), '\n', ' ');
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
-    std::vector<std::string> left = app.remaining();
-    std::reverse(left.begin(), left.end());
     message = fmt::format("unknown argument '{}'; accepted: the flags that --help lists",
-                          fmt::join(left, " "));
+                          fmt::join(app.remaining(), " "));
   } else if (message.starts_with(kConfigWords)) {
     message = fmt::format("unknown key '{}' in the --config file; accepted: the flags that --help "
                           "lists, without the dashes",

@@ -78,7 +78,7 @@ void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, O
   ++counters_.control;
   expire(now);
   auto found = jobs_.find(frame.header.job);
-  if (found != jobs_.end() && found->second->is_superseded()) {
+  if (found != jobs_.end() && found->second->is_replaced_by(frame.header, *wish, now)) {
     jobs_.erase(found);
     found = jobs_.end();
   }
@@ -102,7 +102,7 @@ void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, O
             std::min<std::uint32_t>(options_.slots_max - leased, 65535)),
         .frame_size = options_.frame_size,
         .receive_buffer = options_.receive_buffer,
-        .memory_max = options_.memory_max,
+        .memory_max = options_.memory_max - std::min(options_.memory_max, memory_size()),
         .rule = options_.rule};
     found = jobs_.emplace(terms.id, std::make_unique<Job>(terms, *wish, counters_)).first;
   }
@@ -138,6 +138,12 @@ void Aggregator::expire(Time now) {
 std::uint32_t Aggregator::slots_leased() const {
   std::uint32_t sum = 0;
   for (const auto& [id, job] : jobs_) sum += job->slots();
+  return sum;
+}
+
+std::size_t Aggregator::memory_size() const {
+  std::size_t sum = 0;
+  for (const auto& [id, job] : jobs_) sum += job->memory_size();
   return sum;
 }
 

@@ -20,7 +20,7 @@ namespace sluice::protocol {
 struct AggregatorOptions {
   std::uint32_t jobs_max = 64;
   std::uint32_t slots_max = 8192;             // of all jobs together
-  std::size_t memory_max = std::size_t{1} << 30;  // of all slots of one job
+  std::size_t memory_max = std::size_t{1} << 30;  // of all slots of all jobs
   std::uint32_t frame_size = 9000;            // the largest datagram that is taken
   std::size_t receive_buffer = 4u << 20;      // of the socket: what workers may have on their way
   // A job of which nothing was heard for so long is forgotten. Its workers join again when they
@@ -51,6 +51,7 @@ class Aggregator {
 
  private:
   void join(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
+  [[nodiscard]] std::size_t memory_size() const;
   void tell_gone(const wire::Header& header, const Address& from, Outbox& out);
   void refuse(const wire::Header& header, const Address& from, const std::string& why,
               Outbox& out);

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "protocol/rank_bits.h"
 #include "round/combine.h"
 #include "round/lists.h"
 
@@ -32,13 +33,11 @@ std::uint32_t lanes_that_fit(Reduction what, std::uint32_t unit, std::uint32_t w
 
 }  // namespace
 
-Assembly::Assembly(std::uint32_t rank, std::uint32_t workers) : rank_(rank), workers_(workers) {
-  SLUICE_ASSERT(workers >= 1 && workers <= 64 && rank < workers);
+Assembly::Assembly(std::uint32_t workers) : workers_(workers) {
+  SLUICE_ASSERT(workers >= 1 && workers <= 64);
 }
 
-std::uint64_t Assembly::everyone() const {
-  return workers_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << workers_) - 1;
-}
+std::uint64_t Assembly::everyone() const { return everyone_of(workers_); }
 
 void Assembly::begin(std::span<const Round> rounds, std::size_t payload_max) {
   SLUICE_ASSERT(payload_max >= kPayloadMin);

@@ -29,7 +29,7 @@
 namespace sluice::protocol {
 
 // Payload of a frame that is enough for everybody's sizes and a few bytes of each of 64 workers.
-inline constexpr std::size_t kPayloadMin = 64 * 16;
+inline constexpr std::size_t kPayloadMin = std::size_t{64} * 16;
 static_assert(kPayloadMin >= 64 * (kMessageHeader + sizeof(std::uint32_t)),
               "everybody's sizes must fit one frame, or lists cannot begin");
 static_assert(kPayloadMin / 64 > kMessageHeader, "a frame must bring a byte of every worker");
@@ -48,7 +48,7 @@ struct Piece {
 
 class Assembly {
  public:
-  Assembly(std::uint32_t rank, std::uint32_t workers);
+  explicit Assembly(std::uint32_t workers);
 
   // Rounds have passed check(); what they name stays put until the answers are taken.
   void begin(std::span<const Round> rounds, std::size_t payload_max);
@@ -97,7 +97,6 @@ class Assembly {
   Result<std::size_t> finish_list(std::uint32_t round);
   [[nodiscard]] std::span<std::byte> room_for(const Piece& piece);
 
-  std::uint32_t rank_;
   std::uint32_t workers_;
   std::size_t payload_max_ = 0;
   bool in_second_phase_ = false;

@@ -84,7 +84,7 @@ struct Everybody {
         rounds[rank].push_back(
             {whats[i], ups[rank][i], downs[rank][i], only == 0 ? Workers{} : Workers{{&only, 1}}});
       }
-      assemblies.push_back(std::make_unique<Assembly>(rank, n));
+      assemblies.push_back(std::make_unique<Assembly>(n));
       assemblies.back()->begin(rounds[rank], payload_max);
     }
   }
@@ -324,7 +324,7 @@ TEST(Assembly, IsUsedAgainAndAgain) {
 }
 
 TEST(Assembly, OfNoRoundsIsDoneAtOnce) {
-  Assembly assembly(0, 2);
+  Assembly assembly(2);
   assembly.begin({}, kPayloadMin);
   EXPECT_TRUE(assembly.pieces().empty());
   EXPECT_TRUE(assembly.is_phase_done());
@@ -333,7 +333,7 @@ TEST(Assembly, OfNoRoundsIsDoneAtOnce) {
 }
 
 TEST(Assembly, AGatherOfNothingEndsAfterTheSizes) {
-  Assembly assembly(0, 1);
+  Assembly assembly(1);
   const Reduction what{.op = Op::gather, .bits = 8, .count = 100};
   Bytes down(down_size_max(what, 1), kUntouched);
   const Round round{what, {}, down};

@@ -19,6 +19,8 @@ class Congestion {
     limit_ = std::max(kLeast, static_cast<double>(limit));
     window_ = std::min(kFirst, limit_);
     threshold_ = limit_;
+    before_ = 0;
+    recovery_ = 0;
     SLUICE_DASSERT(window_ >= kLeast && window_ <= limit_);
   }
   [[nodiscard]] std::uint32_t window() const { return static_cast<std::uint32_t>(window_); }
@@ -33,6 +35,7 @@ class Congestion {
     if (serial < recovery_) return;
     recovery_ = serial_next;
     before_ = window_;
+    threshold_before_ = threshold_;
     threshold_ = std::max(kLeast, window_ * kDecrease);
     window_ = threshold_;
   }
@@ -40,7 +43,7 @@ class Congestion {
   void spurious() {
     if (before_ == 0) return;
     window_ = std::max(window_, before_);
-    threshold_ = std::max(threshold_, before_);
+    threshold_ = std::max(threshold_, threshold_before_);
     before_ = 0;
   }
 
@@ -54,6 +57,7 @@ class Congestion {
   double window_ = kFirst;
   double threshold_ = kFirst;
   double before_ = 0;           // of the last decrease; 0: taken back, or none
+  double threshold_before_ = 0;
   std::uint64_t recovery_ = 0;  // the first frame sent after it
 };
 

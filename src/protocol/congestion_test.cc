@@ -81,7 +81,7 @@ TEST(Congestion, NothingLostNothingTakenBack) {
 }
 
 // The threshold is not what it was before the loss: growth stays slow.
-TEST(Congestion, DISABLED_ATakenBackLossGrowsFastAgain) {
+TEST(Congestion, ATakenBackLossGrowsFastAgain) {
   Congestion congestion;
   congestion.open(100);
   congestion.lost(1, 2);
@@ -93,7 +93,7 @@ TEST(Congestion, DISABLED_ATakenBackLossGrowsFastAgain) {
 }
 
 // An aggregator that came back may hold less; what was lost to the one before says nothing of it.
-TEST(Congestion, DISABLED_ALossBeforeOpeningAgainIsNotTakenBackAfterIt) {
+TEST(Congestion, ALossBeforeOpeningAgainIsNotTakenBackAfterIt) {
   Congestion congestion = grown(100);
   congestion.lost(1, 50);
   congestion.open(4);

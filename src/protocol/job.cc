@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "protocol/rank_bits.h"
 
 namespace sluice::protocol {
 namespace {
@@ -16,14 +17,6 @@ constexpr std::size_t kFrameOverhead = 832;  // of a datagram in a receive buffe
 constexpr Time kSilence = std::chrono::seconds(2);  // after which a life of a worker may be over
 
 std::uint64_t bit_of(std::uint32_t worker) { return std::uint64_t{1} << worker; }
-
-std::string ranks_of(std::uint64_t bits) {
-  std::string text;
-  for (std::uint32_t rank = 0; rank < 64; ++rank) {
-    if ((bits >> rank & 1) != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -39,12 +32,11 @@ Job::Job(const JobTerms& terms, const wire::Join& first, Counters& counters)
   SLUICE_ASSERT(terms.rule != nullptr);
 }
 
-std::uint64_t Job::everyone() const {
-  return workers_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << workers_) - 1;
-}
+std::uint64_t Job::everyone() const { return everyone_of(workers_); }
 
 bool Job::is_over(Time now, Time lease) const {
-  return superseded_ || (left_ != 0 && left_ == joined_) || now - heard_ >= lease;
+  return (left_ != 0 && left_ == joined_) || now - heard_ >= lease ||
+         (!refusal_.empty() && now - heard_ >= kSilence);
 }
 
 // --- joining ---
@@ -66,6 +58,12 @@ std::string Job::conflict(const wire::Header& header, const wire::Join& wish) co
   return {};
 }
 
+bool Job::is_replaced_by(const wire::Header& header, const wire::Join& wish, Time now) const {
+  if (header.worker >= workers_ || now - heard_ < kSilence) return false;
+  const Member& member = members_[header.worker];
+  return member.joined && wire::life_of(member.token) != wire::life_of(wish.token);
+}
+
 void Job::join(const wire::Header& header, const wire::Join& wish, const Address& from, Time now,
                Outbox& out) {
   if (header.worker >= wish.workers) {
@@ -77,8 +75,6 @@ void Job::join(const wire::Header& header, const wire::Join& wish, const Address
   }
   if (const std::string why = conflict(header, wish); !why.empty()) {
     // A running job goes on; one that forms cannot tell who is right.
-    const bool is_silent = now - heard_ >= kSilence;
-    if (is_running_ && is_silent) superseded_ = true;
     refuse(header.worker, from, why, out);
     if (!is_running_) refuse_all(why, out);
     return;
@@ -96,11 +92,11 @@ void Job::join(const wire::Header& header, const wire::Join& wish, const Address
             .frame_size = std::max(frame_size, wish.frame_size),
             .heard = now};
   addresses_[header.worker] = from;
-  heard_ = now;
   if (!refusal_.empty()) {
     refuse(header.worker, from, refusal_, out);
     return;
   }
+  heard_ = now;
   joined_ |= bit_of(header.worker);
   if (!is_running_) {
     slots_count_ = std::min(slots_count_, wish.slots);
@@ -194,8 +190,9 @@ bool Job::is_member(std::uint32_t worker, const Address& from, Time now) {
 }
 
 void Job::leave(const wire::Header& header, const Address& from, Time now) {
+  if (!is_member(header.worker, from, now)) return;
   ++counters_.control;
-  if (is_member(header.worker, from, now)) left_ |= bit_of(header.worker);
+  left_ |= bit_of(header.worker);
 }
 
 // --- contributions ---
@@ -206,14 +203,19 @@ const std::vector<std::uint16_t>* Job::find_table(std::uint32_t name) const {
 }
 
 void Job::table(const wire::Frame& frame, const Address& from, Time now) {
-  ++counters_.control;
   if (!is_member(frame.header.worker, from, now)) return;
+  ++counters_.control;
   if (tables_.size() >= kTablesMax || find_table(frame.header.table) != nullptr) return;
   std::vector<std::uint16_t> entries(frame.payload.size() / 2);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i] = load_le<std::uint16_t>(frame.payload, 2 * i);
   }
   tables_.emplace(frame.header.table, std::move(entries));
+}
+
+// Bytes of the answer at most; 0 where the workers of this job cannot reduce this.
+std::size_t Job::down_size_max_of(const wire::Frame& frame, const Reduction& what) const {
+  return is_possible(frame, what) ? down_size_max(what, workers_) : 0;
 }
 
 // Whether the workers of this job can reduce this, and both ways fit into a frame.
@@ -232,6 +234,25 @@ bool Job::agrees(const wire::Frame& frame, const Content& content) {
          frame.header.table == content.table && frame.header.what == what;
 }
 
+// The frame's reduction with its table; asks for a table that is not here.
+bool Job::find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out) {
+  const wire::Header& header = frame.header;
+  what = header.what;
+  if (header.table == 0) return true;
+  const std::vector<std::uint16_t>* table = find_table(header.table);
+  if (table != nullptr) {
+    what.table = *table;
+    return true;
+  }
+  ++counters_.tableless;
+  send({.kind = wire::Kind::need_table,
+        .worker = header.worker,
+        .epoch = epoch(),
+        .table = header.table},
+       {}, address_of(header.worker), out);
+  return false;
+}
+
 void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
   if (!is_member(header.worker, from, now)) return;
@@ -240,20 +261,8 @@ void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Ou
     refuse(header.worker, from, refusal_, out);
     return;
   }
-  Reduction what = header.what;
-  if (header.table != 0) {
-    const std::vector<std::uint16_t>* table = find_table(header.table);
-    if (table == nullptr) {
-      ++counters_.tableless;
-      send({.kind = wire::Kind::need_table,
-            .worker = header.worker,
-            .epoch = epoch(),
-            .table = header.table},
-           {}, address_of(header.worker), out);
-      return;
-    }
-    what.table = *table;
-  }
+  Reduction what;
+  if (!find_reduction(frame, what, out)) return;
   if (!is_possible(frame, what) || !check_up(what, frame.payload)) {
     ++counters_.malformed;
     return;
@@ -400,9 +409,12 @@ void Job::tell_mismatch(const wire::Frame& frame, std::uint64_t seen, Outbox& ou
 
 void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  ++counters_.control;
   if (!is_member(header.worker, from, now)) return;
-  if (!is_possible(frame, header.what) || frame.payload.size() > room_size()) {
+  Reduction what;
+  if (!find_reduction(frame, what, out)) return;
+  const std::size_t size_max = down_size_max_of(frame, what);
+  if (size_max == 0 || (is_down_size_fixed(what) ? frame.payload.size() != size_max
+                                                 : frame.payload.size() > size_max)) {
     ++counters_.malformed;
     return;
   }
@@ -424,7 +436,7 @@ void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbo
                .digest = header.digest,
                .only = header.workers,
                .table = header.table,
-               .what = header.what,
+               .what = what,
                .result_size = static_cast<std::uint32_t>(frame.payload.size()),
                .since = now};
     const auto into = room(header.slot, side, workers_);
@@ -434,6 +446,7 @@ void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbo
       send_result(address_of(worker), header.slot, side, out);
     }
   }
+  ++counters_.control;
   send({.kind = wire::Kind::restored,
         .worker = header.worker,
         .epoch = epoch(),

@@ -28,7 +28,7 @@ struct JobTerms {
   std::uint16_t slots_max = 0;    // that can be leased
   std::uint32_t frame_size = 0;   // the aggregator's largest
   std::size_t receive_buffer = 0;
-  std::size_t memory_max = 0;     // for all slots
+  std::size_t memory_max = 0;     // for the job's slots
   SlotRule rule = &slot_rule;
 };
 
@@ -64,8 +64,11 @@ class Job {
   [[nodiscard]] std::uint32_t slots() const { return slots_count_; }
   // Nobody will need it any more: all left, or nobody was heard of for the lease.
   [[nodiscard]] bool is_over(Time now, Time lease) const;
-  // Joined anew by a worker whose earlier life is silent: nothing of this job can go on.
-  [[nodiscard]] bool is_superseded() const { return superseded_; }
+  // Whether a worker comes back with a new life and nobody of the old job was heard for a while:
+  // nothing of it can go on then.
+  [[nodiscard]] bool is_replaced_by(const wire::Header& header, const wire::Join& wish,
+                                    Time now) const;
+  [[nodiscard]] std::size_t memory_size() const { return memory_.size(); }
   [[nodiscard]] JobReport report() const;
 
  private:
@@ -105,7 +108,10 @@ class Job {
   void welcome(std::span<const Address> to, Outbox& out);
   [[nodiscard]] std::string conflict(const wire::Header& header, const wire::Join& wish) const;
   [[nodiscard]] bool is_possible(const wire::Frame& frame, const Reduction& what) const;
+  [[nodiscard]] std::size_t down_size_max_of(const wire::Frame& frame,
+                                             const Reduction& what) const;
   [[nodiscard]] const std::vector<std::uint16_t>* find_table(std::uint32_t name) const;
+  bool find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out);
   static bool agrees(const wire::Frame& frame, const Content& content);
   void tell_mismatch(const wire::Frame& frame, std::uint64_t seen, Outbox& out);
   void tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out);
@@ -125,7 +131,6 @@ class Job {
   std::uint16_t slots_count_;
   std::uint32_t frame_size_;
   bool is_running_ = false;
-  bool superseded_ = false;
   std::string refusal_;  // why the job cannot go on, if it cannot
   std::uint64_t joined_ = 0;
   std::uint64_t left_ = 0;

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "protocol/assembly.h"
 #include "protocol/non_finite.h"
+#include "protocol/rank_bits.h"
 
 namespace sluice::protocol {
 namespace {
@@ -17,19 +18,14 @@ namespace {
 // Sizes that are tried for datagrams, in this order from the wanted one on: jumbo frames, plain
 // Ethernet under IPv6 and IPv4 or in a tunnel, the least that IPv6 promises.
 constexpr std::array<std::uint32_t, 5> kFrameSizes{8952, 4048, 1452, 1372, 1232};
-constexpr std::uint64_t kOvertakenBy = 3;  // results of later frames, then a frame is lost
+// Results of later frames after which one is presumed lost; more where that turned out to be wrong.
+constexpr std::uint64_t kOvertakenMost = 512;
+// Queues on the way beyond this gain nothing.
+constexpr Time kQueueMost = std::chrono::milliseconds(2);
 constexpr unsigned kHeldDoublings = 2;     // who is waited for is not asked about often
 constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(500);
-
-std::string ranks_without(std::uint64_t bits, std::uint32_t workers) {
-  std::string text;
-  for (std::uint32_t rank = 0; rank < workers; ++rank) {
-    if ((bits >> rank & 1) == 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -69,6 +65,12 @@ void Link::take_welcome(const wire::Frame& frame, Time now) {
 }
 
 void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
+  // Never more than was asked for: memory is taken by it.
+  if (welcome.slots > options_.slots || welcome.frame_size > options_.frame_size ||
+      welcome.workers != options_.workers) {
+    ++counters_.ignored;
+    return;
+  }
   if (welcome.slots < options_.channels) {
     refuse(fmt::format("the aggregator leases {} slots; accepted: {} or more", welcome.slots,
                        options_.channels));
@@ -97,6 +99,7 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
   results_ = AlignedBuffer(slots * (welcome.frame_size - wire::kHeaderSize));
   flying_.reset(slots);
   held_.reset(slots);
+  again_.reset(slots);
 }
 
 // The aggregator knows nothing: hands back what others may not have yet, sends everything again.
@@ -104,6 +107,7 @@ void Link::open_again() {
   restores_ = 0;
   flying_.reset(slots_.size());
   held_.reset(slots_.size());
+  again_.reset(slots_.size());
   for (std::uint32_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
     slot.to_restore = slot.has_result;
@@ -111,9 +115,8 @@ void Link::open_again() {
     restores_ += slot.to_restore ? 1 : 0;
     if (!slot.busy) continue;
     slot.sends = 0;
-    slot.sent = -kNever;  // due at once
-    slot.serial = serial_next_++;
-    flying_.push(index);
+    slot.seen = 0;
+    again_.push(index);
   }
 }
 
@@ -183,6 +186,7 @@ void Link::drop_items() {
   }
   flying_.reset(slots_.size());
   held_.reset(slots_.size());
+  again_.reset(slots_.size());
   tables_.clear();
 }
 
@@ -230,7 +234,8 @@ void Link::send_result_back(std::uint32_t index, Outgoing& out) {
 
 // Nothing is on its way that would be answered anyway.
 bool Link::may_watch() const {
-  return is_watching_ && flying_.count() == 0 && held_.count() == 0 && restores_ == 0;
+  return is_watching_ && flying_.count() == 0 && held_.count() == 0 && again_.count() == 0 &&
+         restores_ == 0;
 }
 
 void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
@@ -243,6 +248,11 @@ void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
   heard_ = now;
 }
 
+// Once: after that only time tells.
+bool Link::is_overtaken(const Slot& slot) const {
+  return slot.sends == 1 && slot.serial + overtaken_by_ <= serial_answered_;
+}
+
 Time Link::due(const Slot& slot, bool is_held) const {
   const unsigned doublings = slot.sends == 0 ? 0 : slot.sends - 1;
   return slot.sent + round_trip_.timeout(doublings + (is_held ? kHeldDoublings : 0));
@@ -252,7 +262,7 @@ void Link::send_again(Time now, std::span<Outgoing> out, std::size_t& count) {
   while (count < out.size() && flying_.first() != SlotQueue::kNone) {
     const std::uint32_t index = flying_.first();
     const Slot& slot = slots_[index];
-    const bool is_overtaken = slot.serial + kOvertakenBy <= serial_answered_;
+    const bool is_overtaken = this->is_overtaken(slot);
     const bool is_late = now >= due(slot, false);
     if (!is_overtaken && !is_late) break;
     if (slot.sends != 0) {
@@ -276,6 +286,10 @@ std::optional<std::uint32_t> Link::free_slot(std::uint32_t channel) const {
 }
 
 void Link::send_new(Time now, std::span<Outgoing> out, std::size_t& count) {
+  while (again_.first() != SlotQueue::kNone) {
+    if (count == out.size() || flying_.count() >= congestion_.window()) return;
+    send_item(again_.first(), now, out[count++]);
+  }
   for (std::uint32_t number = 0; number < channels_.size(); ++number) {
     Channel& channel = channels_[number];
     while (channel.queue_first < channel.queue.size()) {
@@ -314,6 +328,7 @@ void Link::send_item(std::uint32_t index, Time now, Outgoing& out) {
   slot.serial = serial_next_++;
   flying_.remove(index);
   held_.remove(index);
+  again_.remove(index);
   flying_.push(index);
 }
 
@@ -323,6 +338,7 @@ Time Link::wake() const {
   if (state_ != State::open) return kNever;
   if (!tables_wanted_.empty()) return Time{0};
   Time wake = kNever;
+  if (again_.count() != 0 && flying_.count() < congestion_.window()) return Time{0};
   for (std::uint32_t number = 0; number < channels_.size(); ++number) {
     const Channel& channel = channels_[number];
     const bool waits = channel.queue_first < channel.queue.size();
@@ -330,7 +346,7 @@ Time Link::wake() const {
   }
   if (flying_.first() != SlotQueue::kNone) {
     const Slot& slot = slots_[flying_.first()];
-    if (slot.serial + kOvertakenBy <= serial_answered_) return Time{0};
+    if (is_overtaken(slot)) return Time{0};
     wake = std::min(wake, due(slot, false));
   }
   if (held_.first() != SlotQueue::kNone) wake = std::min(wake, due(slots_[held_.first()], true));
@@ -347,7 +363,7 @@ Time Link::wake() const {
 std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time now) {
   ++counters_.received;
   counters_.received_bytes += datagram.size();
-  const Result<wire::Frame> frame = wire::parse(datagram);
+  const auto frame = wire::parse(datagram);
   if (!frame || frame->header.job != options_.job) {
     ++counters_.ignored;
     return std::nullopt;
@@ -357,7 +373,8 @@ std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time n
     take_welcome(*frame, now);
     return std::nullopt;
   }
-  if (header.kind == wire::Kind::refused && state_ != State::refused) {
+  const bool is_ours = header.epoch == epoch_ || header.epoch == 0 || state_ == State::joining;
+  if (header.kind == wire::Kind::refused && state_ != State::refused && is_ours) {
     std::string why(frame->payload.size(), ' ');
     std::memcpy(why.data(), frame->payload.data(), why.size());
     refuse(std::move(why));
@@ -406,9 +423,10 @@ std::optional<Arrived> Link::take_result(const wire::Frame& frame, Time now) {
   // Only of frames that were sent once is it known which of them was answered.
   if (slot.sends == 1) round_trip_.sample(now - slot.sent);
   serial_answered_ = std::max(serial_answered_, slot.serial);
-  congestion_.answered();
+  if (round_trip_.mean() < 3 * round_trip_.least() + kQueueMost) congestion_.answered();
   flying_.remove(header.slot);
   held_.remove(header.slot);
+  again_.remove(header.slot);
   slot.busy = false;
   const Item item = slot.item;
   slot.item = {};
@@ -426,11 +444,12 @@ void Link::take_wait(const wire::Frame& frame, Time now) {
     ++counters_.ignored;
     return;
   }
-  ++counters_.waits;
   Slot& slot = slots_[header.slot];
+  ++counters_.waits;
   slot.seen = header.workers;
   slot.sent = now;
   congestion_.spurious();
+  overtaken_by_ = std::min(kOvertakenMost, overtaken_by_ + overtaken_by_ / 2);
   flying_.remove(header.slot);
   held_.remove(header.slot);
   held_.push(header.slot);
@@ -464,7 +483,8 @@ std::string Link::explain() const {
                          offered_->slots, offered_->frame_size, terms_.slots, terms_.frame_size);
     }
     if (joined_ == 0) return "the aggregator does not answer";
-    return fmt::format("waiting for workers to join: {}", ranks_without(joined_, options_.workers));
+    const std::uint64_t missing = everyone_of(options_.workers) & ~joined_;
+    return fmt::format("waiting for workers to join: {}", ranks_of(missing));
   }
   const std::uint32_t index = held_.first() != SlotQueue::kNone ? held_.first() : flying_.first();
   if (index == SlotQueue::kNone) return {};
@@ -474,7 +494,7 @@ std::string Link::explain() const {
                        slot.chunk, slot.sends);
   }
   return fmt::format("waiting for workers {} (slot {}, chunk {})",
-                     ranks_without(slot.seen, options_.workers), index, slot.chunk);
+                     ranks_of(everyone_of(options_.workers) & ~slot.seen), index, slot.chunk);
 }
 
 }  // namespace sluice::protocol

@@ -91,7 +91,7 @@ class Link {
   void put(const Item& item);
   // Forgets all items: their memory is not looked at any more.
   void drop_items();
-  void leave() { state_ = State::leaving; }
+  void leave() { state_ = was_open() ? State::leaving : State::left; }
   // While on, asks now and then whether the aggregator still knows the job, even if nothing is on
   // its way: others may wait there for what only this worker can restore.
   void watch(bool on) { is_watching_ = on; }
@@ -124,8 +124,7 @@ class Link {
     Time restore_sent{};
   };
   struct Channel {
-    std::uint64_t put = 0;    // items so far
-    std::uint64_t begun = 0;  // of these, in slots
+    std::uint64_t begun = 0;  // items that are or were in slots
     std::vector<Item> queue;  // those that are not
     std::size_t queue_first = 0;
   };
@@ -152,6 +151,7 @@ class Link {
   [[nodiscard]] bool may_watch() const;
   void send_result_back(std::uint32_t index, Outgoing& out);
   [[nodiscard]] std::optional<std::uint32_t> free_slot(std::uint32_t channel) const;
+  [[nodiscard]] bool is_overtaken(const Slot& slot) const;
   [[nodiscard]] Time due(const Slot& slot, bool is_held) const;
 
   LinkOptions options_;
@@ -175,8 +175,10 @@ class Link {
   AlignedBuffer results_;
   SlotQueue flying_;  // contributions of which nothing is known, by serial
   SlotQueue held_;    // those that the aggregator has, by time
+  SlotQueue again_;   // those that an aggregator without memory has to be sent
   std::uint64_t serial_next_ = 1;
   std::uint64_t serial_answered_ = 0;
+  std::uint64_t overtaken_by_ = 3;  // see kOvertakenMost
   std::uint32_t restores_ = 0;  // slots to restore
   bool is_watching_ = false;
   Time heard_{};        // from the aggregator, or asked

@@ -20,13 +20,15 @@ std::uint64_t digest_of_piece(const Ticket& ticket, std::uint32_t step, const Pi
   return mix(digest, digest_of(piece.what));
 }
 
+constexpr Error kCannotGoOn{Code::lost, 0, "stream: the job cannot go on"};
+
 }  // namespace
 
 Worker::Worker(const WorkerOptions& options) : options_(options) {
   SLUICE_ASSERT(options.aggregators >= 1 && options.link.channels >= 1);
   for (std::uint32_t i = 0; i < options.aggregators; ++i) links_.emplace_back(options.link);
   for (std::uint32_t i = 0; i < options.link.channels; ++i) {
-    channels_.emplace_back(options.link.rank, options.link.workers);
+    channels_.emplace_back(options.link.workers);
   }
 }
 
@@ -51,7 +53,7 @@ void Worker::receive(std::uint32_t aggregator, std::span<const std::byte> datagr
   Link& link = links_[aggregator];
   const auto arrived = link.receive(datagram, now);
   if (!link.refusal().empty()) {
-    fail_all();
+    fail_all(kCannotGoOn);
     return;
   }
   if (!arrived || abandoned_) return;
@@ -60,7 +62,7 @@ void Worker::receive(std::uint32_t aggregator, std::span<const std::byte> datagr
   const Status accepted =
       channel.assembly.accept(arrived->piece, arrived->payload, arrived->counted);
   if (!accepted) {
-    finish(channel, accepted.error());
+    fail_all(accepted.error());
     return;
   }
   if (channel.assembly.is_phase_done()) go_on(arrived->channel);
@@ -70,7 +72,7 @@ void Worker::go_on(std::uint32_t number) {
   Channel& channel = channels_[number];
   const Result<bool> done = channel.assembly.advance();
   if (!done) {
-    finish(channel, done.error());
+    fail_all(done.error());
   } else if (*done) {
     finish(channel, {});
   } else {
@@ -89,11 +91,12 @@ void Worker::finish(Channel& channel, const Error& error) {
   watch();
 }
 
-void Worker::fail_all() {
+// An aggregator that answers wrongly is no better than one that refuses: its slots and ours are no
+// longer in step.
+void Worker::fail_all(const Error& error) {
+  if (failure_.code == Code::ok) failure_ = error;
   for (Link& link : links_) link.drop_items();
-  for (Channel& channel : channels_) {
-    finish(channel, {Code::lost, 0, "stream: the job cannot go on"});
-  }
+  for (Channel& channel : channels_) finish(channel, error);
 }
 
 void Worker::distribute(std::uint32_t number) {
@@ -113,7 +116,7 @@ void Worker::distribute(std::uint32_t number) {
 
 Status Worker::post(const Ticket& ticket, std::span<const Round> step) {
   if (abandoned_) return Error{Code::unavailable, 0, "stream: this end was abandoned"};
-  if (!refusal().empty()) return Error{Code::lost, 0, "stream: the job cannot go on"};
+  if (failure_.code != Code::ok) return failure_;
   SLUICE_ASSERT(has_joined());
   const auto number = static_cast<std::uint32_t>(ticket.sequence % channels_.size());
   Channel& channel = channels_[number];

@@ -57,7 +57,7 @@ class Worker {
 
  private:
   struct Channel {
-    Channel(std::uint32_t rank, std::uint32_t workers) : assembly(rank, workers) {}
+    explicit Channel(std::uint32_t workers) : assembly(workers) {}
     Assembly assembly;
     bool busy = false;
     bool ready = false;
@@ -68,7 +68,7 @@ class Worker {
 
   void distribute(std::uint32_t channel);
   void finish(Channel& channel, const Error& error);
-  void fail_all();
+  void fail_all(const Error& error);
   void watch();
   void go_on(std::uint32_t number);
 
@@ -78,6 +78,7 @@ class Worker {
   std::size_t payload_max_ = 0;  // of all aggregators' frames; known when all have joined
   std::uint32_t ready_ = 0;
   std::uint32_t busy_ = 0;  // exchanges that are not ready
+  Error failure_;           // after which nothing goes on
   bool lingers_ = false;
   bool abandoned_ = false;
 };

@@ -1,0 +1,27 @@
+// Sets of workers of one job as the bits of a word, and as text for a person.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/assert.h"
+
+namespace sluice::protocol {
+
+inline std::uint64_t everyone_of(std::uint32_t workers) {
+  SLUICE_DASSERT(workers >= 1 && workers <= 64);
+  return ~std::uint64_t{0} >> (64 - workers);
+}
+
+// "1, 3".
+inline std::string ranks_of(std::uint64_t bits) {
+  std::string text;
+  for (std::uint32_t rank = 0; rank < 64; ++rank) {
+    if ((bits >> rank & 1) != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
+  }
+  return text;
+}
+
+}  // namespace sluice::protocol
