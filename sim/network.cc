@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <utility>
 
 #include "base/assert.h"
 
@@ -61,7 +60,7 @@ void Network::send(Datagram datagram, Time now) {
     Time at = *arrived;
     const auto jitter = static_cast<std::uint64_t>(weather.jitter.count());
     if (copy != 0 || dice_.happens(weather.reorder)) at += Time(dice_.between(0, jitter));
-    flying_.push({at, sent_ * 2 + copy, copy + 1 == copies ? std::move(datagram) : datagram});
+    flying_.push({at, sent_ * 2 + copy, datagram});
   }
 }
 

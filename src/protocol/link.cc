@@ -280,8 +280,8 @@ void Link::send_again(Time now, std::span<Outgoing> out, std::size_t& count) {
 
 std::optional<std::uint32_t> Link::free_slot(std::uint32_t channel) const {
   const std::uint64_t number = channels_[channel].begun;
-  const auto index = static_cast<std::uint32_t>(channel * slots_per_channel_ +
-                                                number % slots_per_channel_);
+  const std::uint32_t index = channel * slots_per_channel_ +
+                              static_cast<std::uint32_t>(number % slots_per_channel_);
   return slots_[index].busy ? std::nullopt : std::optional(index);
 }
 
