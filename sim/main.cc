@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <exception>
 
 #include "sim/cluster.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   using sluice::sim::Outcome;
   CLI::App app("Plays the streaming protocol on a simulated network, one scenario per seed");
   std::uint64_t seeds = 1000;
@@ -34,4 +38,15 @@ int main(int argc, char** argv) {
   }
   fmt::print("{} seeds, {} steps compared, {} violations\n", seeds, results, bad);
   return bad == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fputs(error.what(), stderr);
+    return 1;
+  }
 }

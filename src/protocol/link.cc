@@ -10,7 +10,6 @@
 #include "base/random.h"
 #include "protocol/assembly.h"
 #include "protocol/non_finite.h"
-#include "protocol/rank_bits.h"
 
 namespace sluice::protocol {
 namespace {
@@ -18,11 +17,10 @@ namespace {
 // Sizes that are tried for datagrams, in this order from the wanted one on: jumbo frames, plain
 // Ethernet under IPv6 and IPv4 or in a tunnel, the least that IPv6 promises.
 constexpr std::array<std::uint32_t, 5> kFrameSizes{8952, 4048, 1452, 1372, 1232};
-// Results of later frames after which one is presumed lost; more where that turned out to be wrong.
-constexpr std::uint64_t kOvertakenMost = 512;
+// Results of later items of a channel after which one is presumed lost.
+constexpr std::uint64_t kOvertakenBy = 3;
 // Queues on the way beyond this gain nothing.
 constexpr Time kQueueMost = std::chrono::milliseconds(2);
-constexpr unsigned kHeldDoublings = 2;     // who is waited for is not asked about often
 constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(500);
@@ -116,6 +114,7 @@ void Link::open_again() {
     if (!slot.busy) continue;
     slot.sends = 0;
     slot.seen = 0;
+    slot.waits = 0;
     again_.push(index);
   }
 }
@@ -248,27 +247,32 @@ void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
   heard_ = now;
 }
 
-// Once: after that only time tells.
-bool Link::is_overtaken(const Slot& slot) const {
-  return slot.sends == 1 && slot.serial + overtaken_by_ <= serial_answered_;
+// All workers send the items of a channel in the same order, so their results come in that order
+// too, where none is lost. Once for each: after that only time tells.
+void Link::find_overtaken(std::uint32_t number, std::uint64_t answered) {
+  Channel& channel = channels_[number];
+  for (; channel.checked + kOvertakenBy <= answered; ++channel.checked) {
+    const std::uint32_t index = slot_of(number, channel.checked);
+    const Slot& slot = slots_[index];
+    if (!slot.busy || slot.number != channel.checked || !flying_.has(index)) continue;
+    congestion_.lost(slot.serial, serial_next_);
+    flying_.remove(index);
+    again_.push(index);
+  }
 }
 
 Time Link::due(const Slot& slot, bool is_held) const {
-  const unsigned doublings = slot.sends == 0 ? 0 : slot.sends - 1;
-  return slot.sent + round_trip_.timeout(doublings + (is_held ? kHeldDoublings : 0));
+  SLUICE_DASSERT(slot.sends >= 1);
+  return slot.sent + round_trip_.timeout(is_held ? slot.waits - 1 : slot.sends - 1);
 }
 
 void Link::send_again(Time now, std::span<Outgoing> out, std::size_t& count) {
   while (count < out.size() && flying_.first() != SlotQueue::kNone) {
     const std::uint32_t index = flying_.first();
     const Slot& slot = slots_[index];
-    const bool is_overtaken = this->is_overtaken(slot);
-    const bool is_late = now >= due(slot, false);
-    if (!is_overtaken && !is_late) break;
-    if (slot.sends != 0) {
-      congestion_.lost(slot.serial, serial_next_);
-      counters_.timeouts += is_overtaken ? 0 : 1;
-    }
+    if (now < due(slot, false)) break;
+    congestion_.lost(slot.serial, serial_next_);
+    ++counters_.timeouts;
     send_item(index, now, out[count++]);
   }
   while (count < out.size() && held_.first() != SlotQueue::kNone) {
@@ -278,10 +282,12 @@ void Link::send_again(Time now, std::span<Outgoing> out, std::size_t& count) {
   }
 }
 
+std::uint32_t Link::slot_of(std::uint32_t channel, std::uint64_t number) const {
+  return channel * slots_per_channel_ + static_cast<std::uint32_t>(number % slots_per_channel_);
+}
+
 std::optional<std::uint32_t> Link::free_slot(std::uint32_t channel) const {
-  const std::uint64_t number = channels_[channel].begun;
-  const std::uint32_t index = channel * slots_per_channel_ +
-                              static_cast<std::uint32_t>(number % slots_per_channel_);
+  const std::uint32_t index = slot_of(channel, channels_[channel].begun);
   return slots_[index].busy ? std::nullopt : std::optional(index);
 }
 
@@ -302,7 +308,8 @@ void Link::send_new(Time now, std::span<Outgoing> out, std::size_t& count) {
       ++slot.chunk;
       slot.sends = 0;
       slot.seen = 0;
-      ++channel.begun;
+      slot.waits = 0;
+      slot.number = channel.begun++;
       send_item(*index, now, out[count++]);
     }
   }
@@ -346,7 +353,6 @@ Time Link::wake() const {
   }
   if (flying_.first() != SlotQueue::kNone) {
     const Slot& slot = slots_[flying_.first()];
-    if (is_overtaken(slot)) return Time{0};
     wake = std::min(wake, due(slot, false));
   }
   if (held_.first() != SlotQueue::kNone) wake = std::min(wake, due(slots_[held_.first()], true));
@@ -422,7 +428,6 @@ std::optional<Arrived> Link::take_result(const wire::Frame& frame, Time now) {
   Slot& slot = slots_[header.slot];
   // Only of frames that were sent once is it known which of them was answered.
   if (slot.sends == 1) round_trip_.sample(now - slot.sent);
-  serial_answered_ = std::max(serial_answered_, slot.serial);
   if (round_trip_.mean() < 3 * round_trip_.least() + kQueueMost) congestion_.answered();
   flying_.remove(header.slot);
   held_.remove(header.slot);
@@ -433,6 +438,7 @@ std::optional<Arrived> Link::take_result(const wire::Frame& frame, Time now) {
   ++counters_.results;
   slot_last_ = header.slot;
   keep_result(slot, header.slot, frame);
+  if (slot.sends == 1) find_overtaken(item.channel, slot.number);
   return Arrived{item.channel, item.piece, frame.payload, header.workers,
                  (header.flags & wire::kNonFinite) != 0};
 }
@@ -447,9 +453,9 @@ void Link::take_wait(const wire::Frame& frame, Time now) {
   Slot& slot = slots_[header.slot];
   ++counters_.waits;
   slot.seen = header.workers;
+  ++slot.waits;
   slot.sent = now;
   congestion_.spurious();
-  overtaken_by_ = std::min(kOvertakenMost, overtaken_by_ + overtaken_by_ / 2);
   flying_.remove(header.slot);
   held_.remove(header.slot);
   held_.push(header.slot);
@@ -472,29 +478,6 @@ void Link::keep_result(Slot& slot, std::uint32_t index, const wire::Frame& frame
     slot.to_restore = false;
     --restores_;
   }
-}
-
-std::string Link::explain() const {
-  if (state_ == State::refused) return refusal_;
-  if (state_ == State::joining) {
-    if (offered_) {
-      return fmt::format("the aggregator came back with {} slots and frames of {} bytes; accepted: "
-                         "{} and {}, which the job began with",
-                         offered_->slots, offered_->frame_size, terms_.slots, terms_.frame_size);
-    }
-    if (joined_ == 0) return "the aggregator does not answer";
-    const std::uint64_t missing = everyone_of(options_.workers) & ~joined_;
-    return fmt::format("waiting for workers to join: {}", ranks_of(missing));
-  }
-  const std::uint32_t index = held_.first() != SlotQueue::kNone ? held_.first() : flying_.first();
-  if (index == SlotQueue::kNone) return {};
-  const Slot& slot = slots_[index];
-  if (slot.seen == 0) {
-    return fmt::format("the aggregator does not answer (slot {}, chunk {}, sent {} times)", index,
-                       slot.chunk, slot.sends);
-  }
-  return fmt::format("waiting for workers {} (slot {}, chunk {})",
-                     ranks_of(everyone_of(options_.workers) & ~slot.seen), index, slot.chunk);
 }
 
 }  // namespace sluice::protocol

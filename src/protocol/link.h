@@ -111,11 +111,13 @@ class Link {
   struct Slot {
     bool busy = false;
     Item item;
-    std::uint32_t chunk = 0;  // of the item, or of the last result
+    std::uint64_t number = 0;  // of the item, in its channel
+    std::uint32_t chunk = 0;   // of the item, or of the last result
     std::uint32_t sends = 0;
     std::uint64_t serial = 0;
     Time sent{};
-    std::uint64_t seen = 0;  // who was there when the aggregator last said so
+    std::uint64_t seen = 0;   // who was there when the aggregator last said so
+    std::uint32_t waits = 0;  // times that it said so
     // The last result, for an aggregator that loses its memory.
     bool has_result = false;
     wire::Header result;
@@ -124,7 +126,8 @@ class Link {
     Time restore_sent{};
   };
   struct Channel {
-    std::uint64_t begun = 0;  // items that are or were in slots
+    std::uint64_t begun = 0;    // items that are or were in slots
+    std::uint64_t checked = 0;  // of these, found to be answered or lost
     std::vector<Item> queue;  // those that are not
     std::size_t queue_first = 0;
   };
@@ -151,7 +154,8 @@ class Link {
   [[nodiscard]] bool may_watch() const;
   void send_result_back(std::uint32_t index, Outgoing& out);
   [[nodiscard]] std::optional<std::uint32_t> free_slot(std::uint32_t channel) const;
-  [[nodiscard]] bool is_overtaken(const Slot& slot) const;
+  void find_overtaken(std::uint32_t number, std::uint64_t answered);
+  [[nodiscard]] std::uint32_t slot_of(std::uint32_t channel, std::uint64_t number) const;
   [[nodiscard]] Time due(const Slot& slot, bool is_held) const;
 
   LinkOptions options_;
@@ -177,8 +181,6 @@ class Link {
   SlotQueue held_;    // those that the aggregator has, by time
   SlotQueue again_;   // those that an aggregator without memory has to be sent
   std::uint64_t serial_next_ = 1;
-  std::uint64_t serial_answered_ = 0;
-  std::uint64_t overtaken_by_ = 3;  // see kOvertakenMost
   std::uint32_t restores_ = 0;  // slots to restore
   bool is_watching_ = false;
   Time heard_{};        // from the aggregator, or asked

@@ -384,13 +384,16 @@ TEST_F(LinkTest, AWaitHoldsTheFrameAndTakesTheDecreaseBack) {
   EXPECT_EQ(link_.counters().waits, 1u);
 }
 
-TEST_F(LinkTest, WhatIsHeldIsAskedAboutFourTimesAsRarely) {
+TEST_F(LinkTest, WhatIsHeldIsAskedAboutMoreAndMoreRarely) {
   open(2, 4);
   put(1);
   send(Time{0});
   hear(wait(0, 1, 0b001), milliseconds(10));
-  EXPECT_EQ(link_.wake(), milliseconds(10 + 4 * 50));
-  EXPECT_TRUE(send(milliseconds(209)).empty());
+  EXPECT_EQ(link_.wake(), milliseconds(10 + 50));
+  EXPECT_TRUE(send(milliseconds(59)).empty());
+  EXPECT_EQ(send(milliseconds(60)).size(), 1u);
+  hear(wait(0, 1, 0b001), milliseconds(61));
+  EXPECT_EQ(link_.wake(), milliseconds(61 + 2 * 50));
   EXPECT_EQ(send(milliseconds(210)).size(), 1u);
   EXPECT_EQ(link_.counters().timeouts, 0u) << "nothing was lost";
   hear(wait(0, 1, 0b011), milliseconds(211));
