@@ -50,6 +50,11 @@ add_executable(kernel_bench ${SLUICE_BENCH_SOURCES})
 target_link_libraries(kernel_bench PRIVATE sluice sluice_flags benchmark::benchmark
                                            benchmark::benchmark_main fmt::fmt)
 
+# Carrier stream beside a plain UDP echo.
+file(GLOB SLUICE_STREAM_ECHO_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/stream_echo/*.cc)
+add_executable(stream_echo ${SLUICE_STREAM_ECHO_SOURCES})
+target_link_libraries(stream_echo PRIVATE sluice sluice_flags CLI11::CLI11 fmt::fmt)
+
 if(SLUICE_FUZZERS)
   file(GLOB SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_fuzz.cc
        ${PROJECT_SOURCE_DIR}/tests/*/*_fuzz.cc)

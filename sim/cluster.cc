@@ -107,6 +107,7 @@ void add(const protocol::Counters& from, protocol::Counters& into) {
   into.control += from.control;
   into.accepted += from.accepted;
   into.again += from.again;
+  into.asked += from.asked;
   into.stale += from.stale;
   into.tableless += from.tableless;
   into.mismatched += from.mismatched;
@@ -121,7 +122,10 @@ void add(const protocol::Counters& from, protocol::Counters& into) {
 void Cluster::start_aggregator(std::uint32_t index) {
   if (aggregators_[index] != nullptr) add(aggregators_[index]->counters(), outcome_.aggregators);
   aggregators_[index] = std::make_unique<protocol::Aggregator>(protocol::AggregatorOptions{
-      .slots_max = 64, .receive_buffer = 1u << 18, .seed = ++lives_, .rule = scenario_.rule});
+      .slots_max = std::max(64u, 2 * scenario_.slots),
+      .receive_buffer = scenario_.receive_buffer,
+      .seed = ++lives_,
+      .rule = scenario_.rule});
 }
 
 void Cluster::restart_when_due() {
@@ -266,8 +270,8 @@ void Cluster::check_counters() {
   protocol::Counters& sum = outcome_.aggregators;
   for (const auto& aggregator : aggregators_) add(aggregator->counters(), sum);
   const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.gone +
-                              sum.control + sum.accepted + sum.again + sum.stale + sum.tableless +
-                              sum.mismatched;
+                              sum.control + sum.accepted + sum.again + sum.asked + sum.stale +
+                              sum.tableless + sum.mismatched;
   if (sum.received != known) {
     fail(fmt::format("I7: {} datagrams received, {} accounted for", sum.received, known));
   }
@@ -332,6 +336,7 @@ Outcome Cluster::run() {
   for (const Player& player : players_) {
     const protocol::LinkCounters one = player.worker->counters();
     outcome_.workers.retransmits += one.retransmits;
+    outcome_.workers.asks += one.asks;
     outcome_.workers.timeouts += one.timeouts;
     outcome_.workers.waits += one.waits;
     outcome_.workers.joins += one.joins;

@@ -6,6 +6,11 @@
 #include "base/assert.h"
 
 namespace sluice::sim {
+namespace {
+
+constexpr std::size_t kOwnQueue = 1'500'000;  // of a sender's own interface, bytes
+
+}  // namespace
 
 std::vector<std::byte> joined(std::span<const std::byte> header,
                               std::span<const std::byte> payload) {
@@ -29,12 +34,13 @@ bool Network::is_cut(std::uint32_t worker, Time now) const {
                      });
 }
 
-std::optional<Time> Network::through(Time& free_at, std::size_t size, Time now) const {
+std::optional<Time> Network::through(Time& free_at, std::size_t size, std::size_t queue,
+                                     Time now) const {
   const double rate = scenario_.weather.bytes_per_second;
   if (rate == 0) return now;
   const Time start = std::max(now, free_at);
   const double backlog = std::chrono::duration<double>(start - now).count() * rate;
-  if (backlog > static_cast<double>(scenario_.weather.queue)) return std::nullopt;
+  if (backlog > static_cast<double>(queue)) return std::nullopt;
   const double seconds = static_cast<double>(size) / rate;
   free_at = start + std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
   return free_at;
@@ -47,10 +53,11 @@ void Network::send(Datagram datagram, Time now) {
   Time& worker_link = worker_links_[std::size_t{2} * datagram.worker + side];
   Time& aggregator_link = aggregator_links_[std::size_t{2} * datagram.aggregator + side];
   const std::size_t size = datagram.bytes.size();
-  const auto left = through(datagram.up ? worker_link : aggregator_link, size, now);
-  const auto arrived =
-      left ? through(datagram.up ? aggregator_link : worker_link, size, *left + weather.delay)
-           : std::nullopt;
+  const auto left = through(datagram.up ? worker_link : aggregator_link, size,
+                            std::max(weather.queue, kOwnQueue), now);
+  const auto arrived = left ? through(datagram.up ? aggregator_link : worker_link, size,
+                                      weather.queue, *left + weather.delay)
+                            : std::nullopt;
   if (!arrived || is_cut(datagram.worker, now) || dice_.happens(weather.loss)) {
     ++lost_;
     return;

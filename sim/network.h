@@ -49,7 +49,7 @@ class Network {
 
   [[nodiscard]] bool is_cut(std::uint32_t worker, Time now) const;
   // When the link at one end has sent it, or nothing where its queue is full.
-  std::optional<Time> through(Time& free_at, std::size_t size, Time now) const;
+  std::optional<Time> through(Time& free_at, std::size_t size, std::size_t queue, Time now) const;
 
   const Scenario& scenario_;
   Dice dice_;

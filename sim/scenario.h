@@ -21,7 +21,7 @@ struct Weather {
   Time delay{};
   Time jitter{};
   double bytes_per_second = 0;  // of every link and direction; 0: no limit
-  std::size_t queue = 0;        // bytes that a link holds back before it drops
+  std::size_t queue = 0;        // bytes that the network holds back for a link before it drops
 };
 
 // Between these times a worker and all aggregators do not reach each other.
@@ -43,8 +43,12 @@ struct Scenario {
   std::uint32_t jobs = 1;
   std::uint32_t window = 2;  // exchanges in flight
   std::uint32_t slots = 8;
+  std::size_t receive_buffer = 1u << 18;  // of aggregators
   std::uint32_t exchanges = 4;
   std::uint32_t lanes_max = 4000;
+  // Not 0: every exchange is as codec `fixed` makes it of so many coordinates, first the largest
+  // exponents and then the sums, to see how fast things go.
+  std::uint32_t bulk_lanes = 0;
   std::uint32_t frame_size = 1472;
   Weather weather;
   std::vector<Partition> partitions;

@@ -91,14 +91,10 @@ std::vector<std::byte> draw_up(Dice& dice, const Reduction& what) {
   return bytes;
 }
 
-PlannedRound draw_round(Dice& dice, const Scenario& scenario) {
-  PlannedRound round;
-  round.what = draw_reduction(dice, scenario);
+PlannedRound plan_round(Dice& dice, const Scenario& scenario, const Reduction& what,
+                        std::uint64_t only) {
+  PlannedRound round{.what = what, .only = only, .ups = {}, .down = {}};
   SLUICE_ASSERT(check(round.what, scenario.workers));
-  if (dice.happens(0.1)) {
-    const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - scenario.workers);
-    round.only = (dice.word() & everyone) | 1;
-  }
   std::vector<Contribution> contributions;
   for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
     round.ups.push_back(draw_up(dice, round.what));
@@ -115,10 +111,25 @@ PlannedRound draw_round(Dice& dice, const Scenario& scenario) {
   return round;
 }
 
+PlannedRound draw_round(Dice& dice, const Scenario& scenario) {
+  const Reduction what = draw_reduction(dice, scenario);
+  const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - scenario.workers);
+  return plan_round(dice, scenario, what, dice.happens(0.1) ? (dice.word() & everyone) | 1 : 0);
+}
+
+PlannedExchange plan_bulk(Dice& dice, const Scenario& scenario) {
+  constexpr std::uint32_t kBlock = 256;
+  const Reduction exponents{
+      .op = Op::max, .bits = 8, .count = (scenario.bulk_lanes + kBlock - 1) / kBlock};
+  const Reduction sums{.op = Op::wrap_sum, .bits = 32, .count = scenario.bulk_lanes};
+  return {{plan_round(dice, scenario, exponents, 0)}, {plan_round(dice, scenario, sums, 0)}};
+}
+
 }  // namespace
 
 std::vector<PlannedExchange> plan_exchanges(const Scenario& scenario, std::uint32_t job) {
   Dice dice(mix(scenario.seed, 1000 + job));
+  if (scenario.bulk_lanes != 0) return {scenario.exchanges, plan_bulk(dice, scenario)};
   std::vector<PlannedExchange> exchanges(scenario.exchanges);
   for (PlannedExchange& exchange : exchanges) {
     exchange.resize(dice.between(1, 3));

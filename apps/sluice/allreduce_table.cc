@@ -26,6 +26,10 @@ std::string count_or_none(const std::optional<std::uint64_t>& wrong) {
   return wrong ? fmt::format("{}", *wrong) : "N/A";
 }
 
+std::string number_or_none(const std::optional<double>& value, std::string_view format) {
+  return value ? fmt::format(fmt::runtime(format), *value) : "N/A";
+}
+
 std::string way_text(const AllreduceBench& bench, const AllreduceRow& row,
                      const AllreduceWay& way) {
   const double rate = algbw(row, way.seconds);
@@ -52,7 +56,10 @@ constexpr std::string_view kMeaning =
     "#          the codec promises; of plain, beyond what float32 additions can be off\n"
     "# wire     bytes up + down of worker 0 per operation; ratio = 2 * size / wire\n"
     "# vnmse    error energy / energy of the true mean, of one operation\n"
-    "# cpu      seconds of all threads of a process per operation, the most of any process\n";
+    "# cpu      seconds of all threads of a process per operation, the most of any process\n"
+    "# retransmits  contributions that all workers together sent again, per operation\n"
+    "# aggr-cpu seconds of the aggregator's thread per operation, part of cpu; N/A where\n"
+    "#          aggregators are other processes, which have sluiced_cpu_seconds_total, or none\n";
 
 }  // namespace
 
@@ -75,29 +82,35 @@ std::string allreduce_header(const AllreduceBench& bench, std::span<const NamedC
                     "definition\n#\n",
                     kPlain)
               : fmt::format(
-                    "# {:<8} no rows: carrier {} has no all-reduce of its own; its workers "
-                    "are threads, which every operation starts\n#\n",
-                    kPlain, bench.process->carrier->name);
+                    "# {:<8} no rows: carrier {} has no all-reduce of its own{}\n#\n", kPlain,
+                    bench.process->carrier->name,
+                    bench.process->launched != 0
+                        ? ""
+                        : "; its workers are threads, which every operation starts");
   text += fmt::format("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}  {:^36}  {:^36}\n", "", "", "", "", "",
                       "out-of-place", "in-place");
   const auto way = fmt::format("  {:>10}  {:>7}  {:>7}  {:>6}", "time", "algbw", "busbw", "#wrong");
   const auto unit = fmt::format("  {:>10}  {:>7}  {:>7}  {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
-  text += fmt::format("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:>12}  {:>7}  {:>9}  {:>9}  {}\n",
+  text += fmt::format("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:>12}  {:>7}  {:>9}  {:>9}  "
+                      "{:>11}  {:>9}  {}\n",
                       "size", "count", "type", "redop", "root", way, way, "wire", "ratio", "vnmse",
-                      "cpu", "codec");
-  text += fmt::format("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:>12}  {:>7}  {:>9}  {:>9}\n",
-                      "(B)", "(elements)", "", "", "", unit, unit, "(B)", "", "", "(s)");
+                      "cpu", "retransmits", "aggr-cpu", "codec");
+  text += fmt::format("#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:>12}  {:>7}  {:>9}  {:>9}  "
+                      "{:>11}  {:>9}\n",
+                      "(B)", "(elements)", "", "", "", unit, unit, "(B)", "", "", "(s)", "",
+                      "(s)");
   return text;
 }
 
 std::string to_text(const AllreduceBench& bench, const AllreduceRow& row) {
   return fmt::format(
       "{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:>12.0f}  {:>7.2f}  {:>9}  "
-      "{:>9.3g}  {}\n",
+      "{:>9.3g}  {:>11}  {:>9}  {}\n",
       row.count * sizeof(float), row.count, "float", redop_of(row), -1,
       way_text(bench, row, row.out_of_place), way_text(bench, row, row.in_place), row.wire_bytes,
-      ratio(row), row.vnmse ? fmt::format("{:.3g}", *row.vnmse) : "N/A", row.cpu_seconds,
-      row.codec);
+      ratio(row), number_or_none(row.vnmse, "{:.3g}"), row.cpu_seconds,
+      number_or_none(row.retransmits, "{:.2f}"),
+      number_or_none(row.aggregator_cpu_seconds, "{:.3g}"), row.codec);
 }
 
 std::uint64_t wrong_in_all(std::span<const AllreduceRow> rows) {
@@ -150,6 +163,8 @@ Json to_json(const AllreduceBench& bench, const AllreduceRow& row) {
   json["ratio"] = ratio(row);
   json["vnmse"] = number_or_null(row.vnmse);
   json["cpu_seconds"] = row.cpu_seconds;
+  json["retransmits"] = number_or_null(row.retransmits);
+  json["aggregator_cpu_seconds"] = number_or_null(row.aggregator_cpu_seconds);
   json["iterations"] = options.iterations;
   json["warmup"] = options.warmup;
   json["seed"] = options.seed;

@@ -1,7 +1,6 @@
 #include "bench_allreduce.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <numeric>
 
+#include "allreduce_measure.h"
 #include "base/aligned_buffer.h"
 #include "base/limits.h"
 #include "base/random.h"
@@ -31,52 +31,10 @@ bool is_in_place(std::uint64_t checked_step) { return checked_step >= kCheckedSt
 
 Problem invalid(std::string message) { return Problem{Code::invalid_argument, std::move(message)}; }
 
-// Of all threads of the process, user and system: what getrusage() has, in nanoseconds.
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-Verdict barrier(World& world) {
-  double nothing[] = {0};
-  return world.meet(nothing);
-}
-
-// What is measured: prepare() is not timed.
-struct Operation {
-  std::function<void()> prepare;
-  std::function<Verdict()> run;
-  std::function<std::uint64_t()> wire_bytes;  // so far
-};
-
-// Means over the iterations.
-struct Measured {
-  double seconds = 0;
-  double cpu = 0;
-  double wire_bytes = 0;
-};
-
-// Every operation begins when all processes are there, so that nobody's preparation is in another's
-// time.
-Checked<Measured> measure(World& world, const AllreduceOptions& options,
-                          const Operation& operation) {
-  Measured measured;
-  const auto share = 1.0 / static_cast<double>(options.iterations);
-  for (std::uint64_t i = 0; i < options.warmup + options.iterations; ++i) {
-    operation.prepare();
-    SLUICE_TRY(barrier(world));
-    const std::uint64_t bytes = operation.wire_bytes();
-    const double cpu = cpu_seconds();
-    const auto start = std::chrono::steady_clock::now();
-    SLUICE_TRY(operation.run());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i < options.warmup) continue;
-    measured.seconds += took.count() * share;
-    measured.cpu += (cpu_seconds() - cpu) * share;
-    measured.wire_bytes += static_cast<double>(operation.wire_bytes() - bytes) * share;
-  }
-  return measured;
+// Of both ways.
+std::optional<double> mean_of(std::optional<double> out, std::optional<double> in) {
+  if (!out || !in) return std::nullopt;
+  return (*out + *in) / 2;
 }
 
 using Vectors = std::vector<AlignedVector<float>>;  // by rank; empty where nobody needs it
@@ -136,8 +94,8 @@ class Bench {
                              return stats.bytes_up + stats.bytes_down;
                            }};
     };
-    SLUICE_TRY_ASSIGN(const auto out, measure(fleet->world(), options_, operation(false)));
-    SLUICE_TRY_ASSIGN(const auto in, measure(fleet->world(), options_, operation(true)));
+    SLUICE_TRY_ASSIGN(const auto out, timed(fleet->world(), operation(false)));
+    SLUICE_TRY_ASSIGN(const auto in, timed(fleet->world(), operation(true)));
     return make_row(codec.spec, count, fleet->world(), out, in, findings);
   }
 
@@ -157,14 +115,18 @@ class Bench {
       SLUICE_TRY(operation.run());
       findings = check_sum(values);
     }
-    SLUICE_TRY_ASSIGN(auto out, measure(*world, options_, operation));
-    SLUICE_TRY_ASSIGN(auto in, measure(*world, options_, operation));
+    SLUICE_TRY_ASSIGN(auto out, timed(*world, operation));
+    SLUICE_TRY_ASSIGN(auto in, timed(*world, operation));
     // The carrier's own bytes cannot be counted; the payloads of one float32 round can be named.
     out.wire_bytes = in.wire_bytes = 2.0 * static_cast<double>(count * sizeof(float));
     return make_row(std::string(kPlain), count, *world, out, in, findings);
   }
 
  private:
+  Checked<Measured> timed(World& world, const Operation& operation) const {
+    return measure(world, options_.warmup, options_.iterations, operation);
+  }
+
   [[nodiscard]] WorldOptions world_options() const {
     WorldOptions options;
     options.workers = options_.workers;
@@ -320,13 +282,16 @@ class Bench {
     double most[] = {out.seconds, in.seconds, (out.cpu + in.cpu) / 2,
                      static_cast<double>(findings.wrong_out),
                      static_cast<double>(findings.wrong_in)};
-    SLUICE_TRY(world.meet(most));
+    auto retransmits = mean_of(out.retransmits, in.retransmits);
+    SLUICE_TRY(combine(world, options_.workers, most, retransmits));
     AllreduceRow row;
     row.codec = std::move(codec);
     row.count = count;
     row.out_of_place.seconds = most[0];
     row.in_place.seconds = most[1];
     row.cpu_seconds = most[2];
+    row.retransmits = retransmits;
+    row.aggregator_cpu_seconds = mean_of(out.aggregator_cpu, in.aggregator_cpu);
     row.wire_bytes = (out.wire_bytes + in.wire_bytes) / 2;
     if (options_.check) {
       row.out_of_place.wrong = static_cast<std::uint64_t>(most[3]);

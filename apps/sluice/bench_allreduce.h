@@ -59,6 +59,10 @@ struct AllreduceRow {
   double wire_bytes = 0;        // up + down of worker 0, per operation
   std::optional<double> vnmse;  // of one checked operation
   double cpu_seconds = 0;       // per operation, all threads of a process, the largest of any
+  // Contributions sent again, of all workers, per operation; nothing where the carrier sends none.
+  std::optional<double> retransmits;
+  // Per operation, of an aggregator that is a thread here; nothing where it is another process.
+  std::optional<double> aggregator_cpu_seconds;
 };
 
 inline constexpr std::string_view kPlain = "plain";

@@ -12,6 +12,7 @@
 
 #include "allreduce_table.h"
 #include "carrier/local/local.h"
+#include "carrier/stream/stream.h"
 #include "catalog/carriers.h"
 #include "generate.h"
 
@@ -111,6 +112,25 @@ TEST(BenchAllreduce, CountsTheBytesOfOneOperation) {
       const auto count = static_cast<double>(row.count);
       EXPECT_DOUBLE_EQ(row.wire_bytes, row.codec == "f32" ? 8 * count : 4 * count);
     }
+  }
+}
+
+TEST(BenchAllreduce, OnlyCarriersWithAggregatorsCountTheirWork) {
+  const Process local{.carrier = &local::kInfo};
+  const auto on_local = rows_of(local, small(), codecs_of({"f32"}));
+  ASSERT_TRUE(on_local.has_value());
+  for (const AllreduceRow& row : *on_local) {
+    EXPECT_FALSE(row.retransmits.has_value());
+    EXPECT_FALSE(row.aggregator_cpu_seconds.has_value());
+  }
+  const Process streaming{.carrier = &stream::kInfo};
+  const auto on_stream = rows_of(streaming, small(), codecs_of({"f32"}));
+  ASSERT_TRUE(on_stream.has_value()) << on_stream.error().message;
+  for (const AllreduceRow& row : *on_stream) {
+    ASSERT_TRUE(row.retransmits.has_value());
+    EXPECT_GE(*row.retransmits, 0);
+    ASSERT_TRUE(row.aggregator_cpu_seconds.has_value());
+    EXPECT_GT(*row.aggregator_cpu_seconds, 0);
   }
 }
 
@@ -302,7 +322,8 @@ TEST_F(BenchOnOdd, TheTableHasTheColumnsOfNcclTestsFirst) {
     EXPECT_EQ(words,
               (std::vector<std::string>{"#", "size", "count", "type", "redop", "root", "time",
                                         "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
-                                        "#wrong", "wire", "ratio", "vnmse", "cpu", "codec"}));
+                                        "#wrong", "wire", "ratio", "vnmse", "cpu",
+                                        "retransmits", "aggr-cpu", "codec"}));
   }
   EXPECT_TRUE(found) << header;
   AllreduceRow row;
@@ -313,10 +334,12 @@ TEST_F(BenchOnOdd, TheTableHasTheColumnsOfNcclTestsFirst) {
   row.wire_bytes = 5e8;
   row.vnmse = 0.25;
   row.cpu_seconds = 1.5;
+  row.retransmits = 12.25;
+  row.aggregator_cpu_seconds = 0.75;
   EXPECT_EQ(words_of(to_text(*bench, row)),
             (std::vector<std::string>{"1000000000", "250000000", "float", "avg", "-1", "1000000.00",
                                       "1.000", "1.333", "0", "2000000.00", "0.500", "0.667", "3",
-                                      "500000000", "4.00", "0.25", "1.5", "f32"}));
+                                      "500000000", "4.00", "0.25", "1.5", "12.25", "0.75", "f32"}));
   const std::vector<AllreduceRow> rows{row};
   EXPECT_EQ(wrong_in_all(rows), 3u);
   EXPECT_EQ(allreduce_footer(*bench, rows),
@@ -325,10 +348,18 @@ TEST_F(BenchOnOdd, TheTableHasTheColumnsOfNcclTestsFirst) {
   EXPECT_EQ(json["size"], 1000000000);
   EXPECT_EQ(json["in_place"]["wrong"], 3);
   EXPECT_EQ(json["ratio"], 4.0);
+  EXPECT_EQ(json["retransmits"], 12.25);
+  EXPECT_EQ(json["aggregator_cpu_seconds"], 0.75);
   row.codec = kPlain;
   row.out_of_place.wrong = std::nullopt;
-  EXPECT_EQ(words_of(to_text(*bench, row))[3], "sum");
-  EXPECT_EQ(words_of(to_text(*bench, row))[8], "N/A");
+  row.retransmits = row.aggregator_cpu_seconds = std::nullopt;
+  const auto words = words_of(to_text(*bench, row));
+  EXPECT_EQ(words[3], "sum");
+  EXPECT_EQ(words[8], "N/A");
+  EXPECT_EQ(words[17], "N/A");
+  EXPECT_EQ(words[18], "N/A");
+  EXPECT_TRUE(to_json(*bench, row)["retransmits"].is_null());
+  EXPECT_TRUE(to_json(*bench, row)["aggregator_cpu_seconds"].is_null());
 }
 
 }  // namespace

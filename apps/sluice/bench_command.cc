@@ -117,87 +117,80 @@ Verdict run(const AllreduceRequest& request) {
   return process.signed_by(run_here(process, request));
 }
 
-void add_codec(CLI::App& bench, Action& action) {
-  CLI::App* const command = bench.add_subcommand(
+void add_codec(Command& bench) {
+  Command command = bench.add_command(
       "codec", "Encode, combine and decode in GB/s of float32 gradient, and ÷ memcpy");
   const auto request = std::make_shared<CodecRequest>();
-  command->add_option("--codec", request->specs, "Codec SPECs [all]");
-  command->add_option("--count", request->options.count, "Coordinates [16777216: 64 MiB]")
-      ->check(whole_number());
-  command->add_option("--threads", request->options.threads, "Share the coordinates among [1]")
-      ->check(whole_number());
-  command->add_option("--workers", request->options.workers, "Contributions to combine [4]")
-      ->check(whole_number());
-  command->add_option("--kernel", request->options.kernel, "scalar, avx2, avx512 or best [best]");
-  command->add_option("--repetitions", request->options.repetitions, "Of which the median [9]")
-      ->check(whole_number());
-  command
-      ->add_option("--chunk", request->options.chunk,
-                   "Coordinates per chunk, fitted to the codec's plan [65536]")
-      ->check(whole_number());
-  command->add_option("--feedback", request->options.feedback,
-                      "none, or ef: a residual is carried, encode and decode include it [none]");
-  command->add_option(
-      "--data", request->options.data,
-      "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale [uniform]");
-  command->add_option("--json", request->json, "Write the figures here (- for stdout)");
-  command->footer(
+  command.text("--codec", request->specs, "Codec SPECs [all]");
+  command.number("--count", request->options.count, "Coordinates [16777216: 64 MiB]");
+  command.number("--threads", request->options.threads, "Share the coordinates among [1]");
+  command.number("--workers", request->options.workers, "Contributions to combine [4]");
+  command.text("--kernel", request->options.kernel, "scalar, avx2, avx512 or best [best]");
+  command.number("--repetitions", request->options.repetitions, "Of which the median [9]");
+  command.number("--chunk", request->options.chunk,
+                 "Coordinates per chunk, fitted to the codec's plan [65536]");
+  command.text("--feedback", request->options.feedback,
+               "none, or ef: a residual is carried, encode and decode include it [none]");
+  command.text("--data", request->options.data,
+               "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale [uniform]");
+  command.text("--json", request->json, "Write the figures here (- for stdout)");
+  command.footer(
       "Without options: the canonical workload. Repetitions of all codecs and of memcpy take\n"
       "turns; figures are medians of wall time. encode is everything between gradient and bytes,\n"
       "combine is adding one worker's bytes, decode is everything from the answer to the mean.\n"
       "A repetition is a training step: codec state and residual are carried to the next one.\n"
       "Only worker 0 is timed; its gradients are read from end to end, the other workers' from\n"
       "1 MiB each, again and again, as they would not pass through worker 0's caches either.");
-  command->callback([&action, request] { action = [request] { return run(*request); }; });
+  command.action([request] { return run(*request); });
 }
 
-void add_allreduce(CLI::App& bench, Action& action) {
-  CLI::App* const command = bench.add_subcommand(
+void add_allreduce(Command& bench) {
+  Command command = bench.add_command(
       "allreduce", "Whole operations between the workers of a job, in the shape of nccl-tests");
   const auto request = std::make_shared<AllreduceRequest>();
   AllreduceOptions& options = request->options;
-  const auto number = [&](const char* name, auto& value, const char* help) {
-    command->add_option(name, value, help)->check(whole_number());
-  };
-  command->add_option("--carrier", request->carrier, "What runs the rounds, such as mpi [local]");
-  command->add_option("--codec", request->specs, "Codec SPEC, or 'all'; may repeat [tide:bits=4]")
-      ->allow_extra_args(false);
-  number("--workers", request->workers, "On local; elsewhere as many as were launched [4]");
-  command->add_option("-b,--minbytes", request->bytes_min,
-                      "Smallest gradient: bytes of float32, with K, M or G [32M]");
-  command->add_option("-e,--maxbytes", request->bytes_max, "Largest gradient [as -b]");
-  number("-f,--stepfactor", options.factor, "From a size to the next [2]");
-  number("-n,--iters", options.iterations, "Operations that are timed, of each kind [20]");
-  number("-w,--warmup_iters", options.warmup, "Operations before them [5]");
-  number("-c,--check", request->check,
-         "1: check results, which takes 2 · workers · size more memory in every process; 0: do "
-         "not, #wrong and vnmse are N/A [1]");
-  command->add_option("-d,--datatype", request->type, "float [float]");
-  command->add_option("-o,--op", request->redop, "avg [avg]");
-  number("--seed", options.seed, "Of gradients and codecs [0]");
-  command->add_option("--feedback", options.feedback, "none or ef [none]");
-  number("--chunk", options.chunk, "Coordinates per chunk, fitted to the codec's plan [65536]");
-  number("--window", options.window, "Chunks in flight [4]");
-  number("--timeout", options.timeout_seconds,
-         "Seconds an operation may take before the workers that are missing are named [60]");
-  command->add_option("--json", request->json, "Write the figures here (- for stdout)");
-  command->footer(
+  command.text("--carrier", request->carrier, "What runs the rounds, such as mpi [local]");
+  command.text("--codec", request->specs, "Codec SPEC, or 'all'; may repeat [tide:bits=4]")
+      .one_value_each();
+  command.number("--workers", request->workers, "On local; elsewhere as many as were launched [4]");
+  command.text("-b,--minbytes", request->bytes_min,
+               "Smallest gradient: bytes of float32, with K, M or G [32M]");
+  command.text("-e,--maxbytes", request->bytes_max, "Largest gradient [as -b]");
+  command.number("-f,--stepfactor", options.factor, "From a size to the next [2]");
+  command.number("-n,--iters", options.iterations, "Operations that are timed, of each kind [20]");
+  command.number("-w,--warmup_iters", options.warmup, "Operations before them [5]");
+  command.number(
+      "-c,--check", request->check,
+      "1: check results, which takes 2 · workers · size more memory in every process; 0: do "
+      "not, #wrong and vnmse are N/A [1]");
+  command.text("-d,--datatype", request->type, "float [float]");
+  command.text("-o,--op", request->redop, "avg [avg]");
+  command.number("--seed", options.seed, "Of gradients and codecs [0]");
+  command.text("--feedback", options.feedback, "none or ef [none]");
+  command.number("--chunk", options.chunk,
+                 "Coordinates per chunk, fitted to the codec's plan [65536]");
+  command.number("--window", options.window, "Chunks in flight [4]");
+  command.number(
+      "--timeout", options.timeout_seconds,
+      "Seconds an operation may take before the workers that are missing are named [60]");
+  command.text("--json", request->json, "Write the figures here (- for stdout)");
+  command.footer(
       "Example:\n"
       "  mpirun -n 4 sluice bench allreduce --carrier mpi --codec tide:bits=4 -b 64K -e 64M -f 4\n"
       "An operation is a training step of one tensor: codec state and residual are carried to the\n"
       "next. Where the carrier has a float32 all-reduce of its own, it is measured beside the\n"
       "codecs, in rows named plain. The lines above the table say what its columns are; #wrong is\n"
       "0 for every codec on every carrier, or something is broken and the exit status is 1.");
-  command->callback([&action, request] { action = [request] { return run(*request); }; });
+  command.action([request] { return run(*request); });
 }
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, Action& action) {
-  CLI::App* const bench = app.add_subcommand("bench", "Measure speed, against memcpy or float32");
-  bench->require_subcommand(1);
-  add_codec(*bench, action);
-  add_allreduce(*bench, action);
+void add_bench_command(Command& program) {
+  Command bench = program.add_command("bench", "Measure speed, against memcpy or float32");
+  bench.require_command();
+  add_codec(bench);
+  add_allreduce(bench);
 }
 
 }  // namespace sluice::cli

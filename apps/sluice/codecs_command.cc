@@ -81,13 +81,12 @@ Verdict list_codecs(const std::string& json_path) {
 
 }  // namespace
 
-void add_codecs_command(CLI::App& app, Action& action) {
-  CLI::App* const command = app.add_subcommand(
+void add_codecs_command(Command& program) {
+  Command command = program.add_command(
       "codecs", "List the codecs: options with defaults and ranges, what they promise, sources");
   const auto json_path = std::make_shared<std::string>();
-  command->add_option("--json", *json_path, "Also write the list to this file (- for stdout)");
-  command->callback(
-      [&action, json_path] { action = [json_path] { return list_codecs(*json_path); }; });
+  command.text("--json", *json_path, "Also write the list to this file (- for stdout)");
+  command.action([json_path] { return list_codecs(*json_path); });
 }
 
 }  // namespace sluice::cli

@@ -66,20 +66,19 @@ Verdict run(const Request& request) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, Action& action) {
-  CLI::App* const command =
-      app.add_subcommand("generate", "Write one generated gradient per worker to try things on");
+void add_generate_command(Command& program) {
+  Command command =
+      program.add_command("generate", "Write one generated gradient per worker to try things on");
   const auto request = std::make_shared<Request>();
-  command->add_option("--workers", request->workers, "How many files [8]")->check(whole_number());
-  command->add_option("--count", request->count, "Coordinates per file [1048576]")
-      ->check(whole_number());
-  command->add_option("--kind", request->kind,
-                      "normal; layers: scales differ by layer, as in a real model; sparse: one in "
-                      "64 is not zero [layers]");
-  command->add_option("--seed", request->seed, "Same seed, same files [0]")->check(whole_number());
-  command->add_option("--out", request->out, "Folder for w0.npy, w1.npy, …")->required();
-  command->add_option("--json", request->json, "Write the list of files here (- for stdout)");
-  command->callback([&action, request] { action = [request] { return run(*request); }; });
+  command.number("--workers", request->workers, "How many files [8]");
+  command.number("--count", request->count, "Coordinates per file [1048576]");
+  command.text("--kind", request->kind,
+               "normal; layers: scales differ by layer, as in a real model; sparse: one in "
+               "64 is not zero [layers]");
+  command.number("--seed", request->seed, "Same seed, same files [0]");
+  command.text("--out", request->out, "Folder for w0.npy, w1.npy, …").required();
+  command.text("--json", request->json, "Write the list of files here (- for stdout)");
+  command.action([request] { return run(*request); });
 }
 
 }  // namespace sluice::cli

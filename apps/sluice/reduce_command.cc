@@ -77,44 +77,37 @@ Verdict run(const Request& request) {
 
 }  // namespace
 
-void add_reduce_command(CLI::App& app, Action& action) {
-  CLI::App* const command = app.add_subcommand(
+void add_reduce_command(Command& program) {
+  Command command = program.add_command(
       "reduce", "Reduce one gradient file per worker and report bytes, errors and times");
   const auto request = std::make_shared<Request>();
-  command->add_option("--codec", request->specs, "Codec SPEC, or 'all'; may be given several times")
-      ->required()
-      ->allow_extra_args(false);
-  command->add_option("--out", request->out, "Write the decoded mean here, in the inputs' shape");
-  command->add_option("--json", request->json, "Write the figures here (- for stdout)");
-  command->add_option("--dump-wire", request->options.dump_wire,
-                      "Write all bytes that cross the carrier, and a manifest, into this folder, "
-                      "which is empty or does not exist");
-  command->add_option("--seed", request->options.seed, "Job seed of all randomness [0]")
-      ->check(whole_number());
-  command->add_option("--step", request->options.step, "Number of the first step [0]")
-      ->check(whole_number());
-  command->add_option("--feedback", request->options.feedback, "none or ef [none]");
+  command.text("--codec", request->specs, "Codec SPEC, or 'all'; may be given several times")
+      .required()
+      .one_value_each();
+  command.text("--out", request->out, "Write the decoded mean here, in the inputs' shape");
+  command.text("--json", request->json, "Write the figures here (- for stdout)");
+  command.text("--dump-wire", request->options.dump_wire,
+               "Write all bytes that cross the carrier, and a manifest, into this folder, "
+               "which is empty or does not exist");
+  command.number("--seed", request->options.seed, "Job seed of all randomness [0]");
+  command.number("--step", request->options.step, "Number of the first step [0]");
+  command.text("--feedback", request->options.feedback, "none or ef [none]");
+  command.number("--steps", request->options.steps,
+                 "Reduce the same inputs this often, feedback carried over; errors are then "
+                 "those of the running average, bytes and rounds the total [1]");
   command
-      ->add_option("--steps", request->options.steps,
-                   "Reduce the same inputs this often, feedback carried over; errors are then "
-                   "those of the running average, bytes and rounds the total [1]")
-      ->check(whole_number());
-  command
-      ->add_option("--drop", request->options.drop,
-                   "Lose this worker's contribution; may be given several times")
-      ->check(whole_number())
-      ->allow_extra_args(false);
-  command->add_option("--carrier", request->carrier,
-                      "What runs the rounds: local, or one between processes that a launcher "
-                      "started, such as mpi [local]");
-  command
-      ->add_option("--timeout", request->options.timeout_seconds,
-                   "Seconds a step may take before the workers that are missing are named [60]")
-      ->check(whole_number());
-  command->add_option("files", request->files,
-                      "One .npy per worker: float32 (float16 and float64 are converted), C order, "
-                      "any shape, the same for all; 1 to 4096 files");
-  command->footer(
+      .number("--drop", request->options.drop,
+              "Lose this worker's contribution; may be given several times")
+      .one_value_each();
+  command.text("--carrier", request->carrier,
+               "What runs the rounds: local, or one between processes that a launcher "
+               "started, such as mpi [local]");
+  command.number("--timeout", request->options.timeout_seconds,
+                 "Seconds a step may take before the workers that are missing are named [60]");
+  command.text("files", request->files,
+               "One .npy per worker: float32 (float16 and float64 are converted), C order, "
+               "any shape, the same for all; 1 to 4096 files");
+  command.footer(
       "Example:\n"
       "  sluice reduce --codec fixed --out mean.npy --json stats.json w0.npy w1.npy w2.npy\n"
       "  mpirun -n 2 sluice reduce --carrier mpi --codec fixed --out mean.npy w0.npy w1.npy\n"
@@ -123,7 +116,7 @@ void add_reduce_command(CLI::App& app, Action& action) {
       "round payloads of one worker. encode and decode seconds are per worker, reduce seconds the\n"
       "carrier's time to combine all contributions. Between processes each reads all files and\n"
       "reduces its own worker's; worker 0 prints and writes, and the figures are its own.");
-  command->callback([&action, request] { action = [request] { return run(*request); }; });
+  command.action([request] { return run(*request); });
 }
 
 }  // namespace sluice::cli

@@ -180,27 +180,24 @@ Verdict run(const Request& request) {
 
 }  // namespace
 
-void add_tables_command(CLI::App& app, Action& action) {
-  CLI::App* const command = app.add_subcommand(
+void add_tables_command(Command& program) {
+  Command command = program.add_command(
       "tables", "Tables of the codec thc: their levels, expected error and width, or the best one");
   const auto request = std::make_shared<Request>();
-  command->add_option("--bits", request->bits, "Bits of a code [4]")->check(whole_number());
-  command->add_option("--g", request->g, "Levels are integers 0 to g [the best that fits]")
-      ->check(whole_number());
-  command->add_option("--p", request->p,
-                      "Mass that is clamped, both tails together; 1/32 is a number too [the best]");
-  command->add_option("--workers", request->workers, "How many are summed [8]")
-      ->check(whole_number());
-  command->add_option("--lane", request->lane, "Bits a sum may take when g is searched [8]")
-      ->check(whole_number());
-  command->add_option("--table", request->shape, "optimal or symmetric [optimal]");
-  command->add_option("--inputs", request->inputs,
-                      "What the best is best for: independent or identical [independent]");
-  command->add_option("--json", request->json, "Write the figures here (- for stdout)");
-  command->footer(
+  command.number("--bits", request->bits, "Bits of a code [4]");
+  command.number("--g", request->g, "Levels are integers 0 to g [the best that fits]");
+  command.text("--p", request->p,
+               "Mass that is clamped, both tails together; 1/32 is a number too [the best]");
+  command.number("--workers", request->workers, "How many are summed [8]");
+  command.number("--lane", request->lane, "Bits a sum may take when g is searched [8]");
+  command.text("--table", request->shape, "optimal or symmetric [optimal]");
+  command.text("--inputs", request->inputs,
+               "What the best is best for: independent or identical [independent]");
+  command.text("--json", request->json, "Write the figures here (- for stdout)");
+  command.footer(
       "Errors are squared errors of the mean over the mean squared norm of the inputs, for\n"
       "coordinates that are normal after rotation, all workers' norms being equal.");
-  command->callback([&action, request] { action = [request] { return run(*request); }; });
+  command.action([request] { return run(*request); });
 }
 
 }  // namespace sluice::cli

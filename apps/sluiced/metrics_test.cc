@@ -55,13 +55,14 @@ TEST(Metrics, EveryCounterIsThereUnderItsName) {
                        .control = 6, .accepted = 7, .again = 8, .stale = 9, .tableless = 10,
                        .mismatched = 11, .completed = 12, .results = 13, .waits = 14,
                        .refused = 15, .non_finite = 16, .up_bytes = 17, .down_bytes = 18};
+  snapshot.counters.asked = 19;
   const std::string text = metrics_text(snapshot);
   const std::map<std::string, int> expected{
       {"received", 1},   {"malformed", 2},   {"unexpected", 3}, {"strangers", 4},
       {"gone", 5},       {"control", 6},     {"accepted", 7},   {"again", 8},
       {"stale", 9},      {"tableless", 10},  {"mismatched", 11}, {"completed", 12},
       {"results", 13},   {"waits", 14},      {"refused", 15},   {"non_finite", 16},
-      {"up_bytes", 17},  {"down_bytes", 18}};
+      {"up_bytes", 17},  {"down_bytes", 18}, {"asked", 19}};
   for (const auto& [name, value] : expected) {
     const std::string full = "sluiced_" + name + "_total";
     EXPECT_TRUE(has_line(text, full + " " + std::to_string(value))) << full;

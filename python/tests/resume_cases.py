@@ -81,33 +81,30 @@ def whole_and_half(rank, size):
     return ends_of
 
 
-def other_half(rank, size):
-    """10 steps on from the checkpoint, in a process that has seen nothing else."""
+def _second_half(rank, with_sluice_state):
     ends_of = {}
     for setup in SETUPS:
         ddp, handle, optimizer, seen = make(setup)
         saved = load(setup, rank)
         ddp.module.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        handle.load_state_dict(saved["sluice"])
-        assert handle.state.step == STEPS // 2, handle.state.step
+        if with_sluice_state:
+            handle.load_state_dict(saved["sluice"])
+            assert handle.state.step == STEPS // 2, handle.state.step
         kit.train(ddp, rank, STEPS // 2, optimizer, first=STEPS // 2)
         check_rebuilt(seen)
         ends_of[setup] = ends(ddp, optimizer)
     return ends_of
 
 
+def other_half(rank, size):
+    """10 steps on from the checkpoint, in a process that has seen nothing else."""
+    return _second_half(rank, with_sluice_state=True)
+
+
 def half_without_sluice_state(rank, size):
     """The same without Sluice's part of the checkpoint, which must end elsewhere."""
-    ends_of = {}
-    for setup in SETUPS:
-        ddp, _, optimizer, _ = make(setup)
-        saved = load(setup, rank)
-        ddp.module.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        kit.train(ddp, rank, STEPS // 2, optimizer, first=STEPS // 2)
-        ends_of[setup] = ends(ddp, optimizer)
-    return ends_of
+    return _second_half(rank, with_sluice_state=False)
 
 
 # --- another number of ranks ---

@@ -12,12 +12,14 @@
 
 #include "base/bytes.h"
 #include "tests/support/fused_world.h"
+#include "tests/support/seat.h"
 
 namespace sluice {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 using support::run_collectives;
+using support::Seat;
 
 constexpr std::size_t kHeader = 24;
 constexpr std::array<std::uint16_t, 16> kTable{0,  1,  2,  3,   5, 8, 13, 21,
@@ -63,18 +65,6 @@ Bytes random_up(const Reduction& what, std::mt19937& random) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return bytes;
 }
-
-// One worker's rounds of one step of one exchange, with the memory behind them.
-struct Seat {
-  void add(const Reduction& what, std::uint32_t n, Bytes up) {
-    ups.push_back(std::make_unique<Bytes>(std::move(up)));
-    downs.push_back(std::make_unique<Bytes>(down_size_max(what, n)));
-    rounds.push_back({what, *ups.back(), *downs.back(), {}});
-  }
-  std::vector<std::unique_ptr<Bytes>> ups;
-  std::vector<std::unique_ptr<Bytes>> downs;
-  std::vector<Round> rounds;
-};
 
 // All workers of a job with their seats at some exchanges.
 class Table {

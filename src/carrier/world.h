@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,13 @@ struct WorldOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
 };
 
+// What a world has counted since it was made; nothing where its carrier has no such thing.
+struct WorldCounters {
+  std::optional<std::uint64_t> retransmits;  // contributions that the workers here sent again
+  // Of the aggregators in this process. It may lag behind by the batch that is being served.
+  std::optional<double> aggregator_cpu_seconds;
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -45,6 +53,8 @@ class World {
   [[nodiscard]] virtual std::span<const std::uint32_t> here() const = 0;
   // Seconds spent combining contributions, over all rounds so far.
   [[nodiscard]] virtual double combine_seconds() const = 0;
+  // While no worker here is inside its port.
+  [[nodiscard]] virtual WorldCounters counters() const { return {}; }
   // All processes meet: each value becomes the largest of any process. Code::timeout names those
   // that did not come in time; nobody meets in this world again.
   virtual Verdict meet(std::span<double> values) = 0;

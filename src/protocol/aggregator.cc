@@ -40,7 +40,7 @@ void Aggregator::receive(const Address& from, std::span<const std::byte> datagra
     return;
   }
   const bool is_workers = header.kind == wire::Kind::contribution ||
-                          header.kind == wire::Kind::restore ||
+                          header.kind == wire::Kind::ask || header.kind == wire::Kind::restore ||
                           header.kind == wire::Kind::table || header.kind == wire::Kind::leave;
   if (!is_workers) {
     ++counters_.unexpected;
@@ -56,6 +56,9 @@ void Aggregator::receive(const Address& from, std::span<const std::byte> datagra
   switch (header.kind) {
     case wire::Kind::contribution:
       job.contribute(*frame, from, now, out);
+      break;
+    case wire::Kind::ask:
+      job.ask(*frame, from, now, out);
       break;
     case wire::Kind::restore:
       job.restore(*frame, from, now, out);

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/bytes.h"
-#include "kernels/checksum/checksum.h"
 #include "protocol/assembly.h"
+#include "protocol/forged_frame.h"
 
 namespace {
 
@@ -65,19 +64,6 @@ wire::Header header_from(FuzzedDataProvider& data, std::uint32_t epoch) {
           .what = reduction_from(data)};
 }
 
-void seal(Bytes& datagram) {
-  store_le<std::uint16_t>(datagram, 4, static_cast<std::uint16_t>(datagram.size()));
-  store_le<std::uint32_t>(datagram, 64, 0);
-  store_le<std::uint32_t>(datagram, 64, checksum::crc32c(datagram));
-}
-
-Bytes written(const wire::Header& header, std::span<const std::byte> payload) {
-  Bytes datagram(wire::kHeaderSize);
-  wire::write_header(header, payload, std::span(datagram).first<wire::kHeaderSize>());
-  datagram.insert(datagram.end(), payload.begin(), payload.end());
-  return datagram;
-}
-
 Bytes join_from(FuzzedDataProvider& data, wire::Header header) {
   const std::string terms = data.ConsumeBool() ? "" : "other";
   std::string body;
@@ -126,7 +112,7 @@ Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t
       header.kind = Kind::table;
       return written(header, entries);
     }
-    case 2: header.kind = Kind::leave; return written(header, {});
+    case 2: header.kind = data.ConsumeBool() ? Kind::leave : Kind::ask; return written(header, {});
     case 3: {
       const std::string raw = data.ConsumeRandomLengthString(200);
       const auto bytes = std::as_bytes(std::span(raw));
@@ -181,7 +167,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   }
   const Counters& c = aggregator.counters();
   SLUICE_ASSERT(c.received == c.malformed + c.unexpected + c.strangers + c.gone + c.control +
-                                  c.accepted + c.again + c.stale + c.tableless + c.mismatched);
+                                  c.accepted + c.again + c.asked + c.stale + c.tableless +
+                                  c.mismatched);
   SLUICE_ASSERT(aggregator.slots_leased() <= 8);
   SLUICE_ASSERT(aggregator.reports().size() <= 2);
   return 0;

@@ -1,8 +1,8 @@
-// How many frames a worker may have on their way to one aggregator.
+// How many frames one worker may have on their way to an aggregator.
 //
-// Additive increase, multiplicative decrease, never beyond what the aggregator's receive buffer
-// holds of each worker. A loss that turns out to be none (the aggregator says that it has the
-// frame) is taken back: then somebody else was late, not the network full.
+// Additive increase, multiplicative decrease, within what the aggregator's receive buffer holds. A
+// few lost frames in a hundred are weather: on a link that loses them anyway, a decrease for each
+// would leave it idle. More than that is a queue that overflows.
 #pragma once
 
 #include <algorithm>
@@ -14,51 +14,52 @@ namespace sluice::protocol {
 
 class Congestion {
  public:
-  // What the aggregator can hold; the window starts small and grows by answers.
-  void open(std::uint32_t limit) {
+  // What the aggregator can hold; the window starts small, since all workers start at once, and
+  // grows by answers.
+  void open(std::uint32_t limit, std::uint32_t workers) {
+    SLUICE_DASSERT(workers >= 1);
     limit_ = std::max(kLeast, static_cast<double>(limit));
-    window_ = std::min(kFirst, limit_);
+    window_ = std::min(std::clamp(kFirstOfAll / workers, kLeast, kFirst), limit_);
     threshold_ = limit_;
-    before_ = 0;
+    loss_ = 0;
     recovery_ = 0;
     SLUICE_DASSERT(window_ >= kLeast && window_ <= limit_);
   }
   [[nodiscard]] std::uint32_t window() const { return static_cast<std::uint32_t>(window_); }
+  [[nodiscard]] bool is_starting() const { return window_ < threshold_; }
 
-  void answered() {
-    window_ += window_ < threshold_ ? 1.0 : 1.0 / window_;
+  // may_grow: queues on the way are short.
+  void answered(bool may_grow) {
+    loss_ -= loss_ / kMemory;
+    if (!may_grow) return;
+    window_ += is_starting() ? 1.0 : 1.0 / window_;
     window_ = std::min(window_, limit_);
   }
   // Of a frame with this number; frames sent before the last decrease are of the same event.
   void lost(std::uint64_t serial, std::uint64_t serial_next) {
     SLUICE_DASSERT(serial < serial_next);
-    if (serial < recovery_) return;
+    loss_ += (1 - loss_) / kMemory;
+    // The start ends with the first loss: it doubles what is on its way with every answer.
+    if (is_starting()) threshold_ = window_;
+    if (serial < recovery_ || loss_ < kWeather) return;
     recovery_ = serial_next;
-    before_ = window_;
-    threshold_before_ = threshold_;
     threshold_ = std::max(kLeast, window_ * kDecrease);
     window_ = threshold_;
-  }
-  // That was no loss.
-  void spurious() {
-    if (before_ == 0) return;
-    window_ = std::max(window_, before_);
-    threshold_ = std::max(threshold_, threshold_before_);
-    before_ = 0;
   }
 
  private:
   static constexpr double kLeast = 2;
   static constexpr double kFirst = 16;
-  // One lost frame in a hundred is weather on a good link: a half for each would idle it.
+  static constexpr double kFirstOfAll = 128;
   static constexpr double kDecrease = 0.8;
+  static constexpr double kWeather = 0.05;  // of the frames
+  static constexpr double kMemory = 128;    // frames
 
   double limit_ = kFirst;
   double window_ = kFirst;
   double threshold_ = kFirst;
-  double before_ = 0;           // of the last decrease; 0: taken back, or none
-  double threshold_before_ = 0;
-  std::uint64_t recovery_ = 0;  // the first frame sent after it
+  double loss_ = 0;             // the lately lost of those that were sent
+  std::uint64_t recovery_ = 0;  // the first frame sent after the last decrease
 };
 
 }  // namespace sluice::protocol

@@ -1,4 +1,5 @@
-// What an aggregator counted. received = accepted + again + stale + every reason to drop, always.
+// What an aggregator counted. received = accepted + again + asked + stale + every reason to drop,
+// always.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct Counters {
   std::uint64_t control = 0;        // join, leave, table, restore
   std::uint64_t accepted = 0;       // contributions counted
   std::uint64_t again = 0;          // contributions that were here already
-  std::uint64_t stale = 0;          // contributions to a chunk that is over
+  std::uint64_t asked = 0;          // questions about a chunk
+  std::uint64_t stale = 0;          // contributions to a chunk that is over, or questions about it
   std::uint64_t tableless = 0;      // contributions whose table is not here yet; asked for
   std::uint64_t mismatched = 0;     // contributions that ended their job
   std::uint64_t completed = 0;      // chunks

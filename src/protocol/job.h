@@ -56,6 +56,7 @@ class Job {
   void join(const wire::Header& header, const wire::Join& wish, const Address& from, Time now,
             Outbox& out);
   void contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
+  void ask(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
   void restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
   void table(const wire::Frame& frame, const Address& from, Time now);
   void leave(const wire::Header& header, const Address& from, Time now);
@@ -117,9 +118,10 @@ class Job {
   void tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out);
   void take_in(const wire::Frame& frame, std::uint32_t side);
   void complete(std::uint32_t slot, std::uint32_t side, Outbox& out);
-  void answer_again(const wire::Frame& frame, std::uint32_t side, Outbox& out);
+  void answer(const wire::Header& header, Outbox& out);
+  void tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out);
   void send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
-                   Outbox& out);
+                   std::uint8_t flags, Outbox& out);
   [[nodiscard]] std::size_t room_size() const;
   [[nodiscard]] std::span<std::byte> room(std::uint32_t slot, std::uint32_t side,
                                           std::uint32_t index);

@@ -3,6 +3,10 @@
 // Each channel has slots of its own and puts its items into them in turn, so the chunk of a slot
 // that an item becomes depends on the items before it alone, alike on all workers. An item waits
 // until the one before it in its slot has its result.
+//
+// What is not answered in time, or later than three items that were sent after it, is asked about:
+// a frame without payload. The aggregator answers with the result, or says who is there; a
+// contribution is sent again when its own worker is not.
 #pragma once
 
 #include <array>
@@ -17,9 +21,11 @@
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "protocol/congestion.h"
+#include "protocol/pace.h"
 #include "protocol/round_trip.h"
 #include "protocol/slot_queue.h"
 #include "protocol/time.h"
+#include "protocol/timers.h"
 #include "wire/bodies.h"
 #include "wire/frame.h"
 
@@ -45,6 +51,7 @@ struct Item {
   std::uint64_t digest = 0;
   std::uint32_t channel = 0;
   std::uint32_t piece = 0;
+  std::uint64_t order = 0;  // among channels: the least goes first
 };
 
 struct Outgoing {
@@ -67,8 +74,9 @@ struct LinkCounters {
   std::uint64_t received = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t retransmits = 0;    // contributions sent again
+  std::uint64_t asks = 0;           // about contributions that were not answered
   std::uint64_t timeouts = 0;       // of these, because time was over
-  std::uint64_t waits = 0;          // told that the contribution is there and others are not
+  std::uint64_t waits = 0;          // told that contributions are not there yet
   std::uint64_t results = 0;
   std::uint64_t ignored = 0;        // stale, doubled, malformed or of another epoch
   std::uint64_t joins = 0;          // epochs
@@ -110,14 +118,20 @@ class Link {
   enum class State : std::uint8_t { joining, open, refused, leaving, left };
   struct Slot {
     bool busy = false;
+    bool is_held = false;  // the aggregator has the contribution, others are missing
     Item item;
     std::uint64_t number = 0;  // of the item, in its channel
     std::uint32_t chunk = 0;   // of the item, or of the last result
     std::uint32_t sends = 0;
+    std::uint32_t asks = 0;     // since it was sent
+    std::uint32_t in_vain = 0;  // times that nothing new was heard in time
+    bool was_asked = false;     // since it was put
+    bool was_held = false;
+    bool is_overtaken = false;  // by results of later items
     std::uint64_t serial = 0;
-    Time sent{};
-    std::uint64_t seen = 0;   // who was there when the aggregator last said so
-    std::uint32_t waits = 0;  // times that it said so
+    Time begun{};  // sent first
+    Time sent{};   // sent, asked about or heard of last
+    std::uint64_t seen = 0;  // who was there when the aggregator last said so
     // The last result, for an aggregator that loses its memory.
     bool has_result = false;
     wire::Header result;
@@ -125,9 +139,14 @@ class Link {
     bool to_restore = false;
     Time restore_sent{};
   };
+  struct Table {
+    std::span<const std::uint16_t> entries;
+    Time sent = -kNever;
+  };
   struct Channel {
     std::uint64_t begun = 0;    // items that are or were in slots
-    std::uint64_t checked = 0;  // of these, found to be answered or lost
+    std::uint64_t checked = 0;  // of these, found to be answered or overtaken
+    std::uint64_t oldest = 0;   // all before it are answered
     std::vector<Item> queue;  // those that are not
     std::size_t queue_first = 0;
   };
@@ -140,6 +159,7 @@ class Link {
   void refuse(std::string why);
   std::optional<Arrived> take_result(const wire::Frame& frame, Time now);
   void take_wait(const wire::Frame& frame, Time now);
+  [[nodiscard]] bool is_waited_for(const wire::Header& header) const;
   void keep_result(Slot& slot, std::uint32_t index, const wire::Frame& frame);
   [[nodiscard]] std::span<std::byte> result_room(std::uint32_t slot);
 
@@ -147,16 +167,27 @@ class Link {
   void send_tables(std::span<Outgoing> out, std::size_t& count);
   void send_watch(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_restores(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_asks(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_again(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_new(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_item(std::uint32_t index, Time now, Outgoing& out);
+  void send_ask(std::uint32_t index, Time now, Outgoing& out);
+  void take_off(std::uint32_t index);
+  [[nodiscard]] static unsigned doublings(const Slot& slot);
+  void hold(std::uint32_t index, Time now);
+  void reset_queues();
+  [[nodiscard]] bool has_room() const { return flying_ < congestion_.window(); }
+  void learn(const Slot& slot, bool is_repeated, Time now);
+  void take_need(std::uint32_t table, Time now);
   void fill(Outgoing& out, wire::Header header, std::span<const std::byte> payload);
   [[nodiscard]] bool may_watch() const;
   void send_result_back(std::uint32_t index, Outgoing& out);
-  [[nodiscard]] std::optional<std::uint32_t> free_slot(std::uint32_t channel) const;
+  [[nodiscard]] std::optional<std::uint32_t> next_channel() const;
+  [[nodiscard]] bool is_oldest(const Slot& slot);
   void find_overtaken(std::uint32_t number, std::uint64_t answered);
   [[nodiscard]] std::uint32_t slot_of(std::uint32_t channel, std::uint64_t number) const;
-  [[nodiscard]] Time due(const Slot& slot, bool is_held) const;
+  [[nodiscard]] Time due(unsigned level) const;
+  [[nodiscard]] Time wake_for_items() const;
 
   LinkOptions options_;
   State state_ = State::joining;
@@ -177,9 +208,11 @@ class Link {
   std::vector<Slot> slots_;
   std::vector<Channel> channels_;
   AlignedBuffer results_;
-  SlotQueue flying_;  // contributions of which nothing is known, by serial
-  SlotQueue held_;    // those that the aggregator has, by time
-  SlotQueue again_;   // those that an aggregator without memory has to be sent
+  Timers timers_;             // of contributions that were sent
+  std::uint32_t flying_ = 0;  // of these, those of which nothing is known
+  std::uint32_t busy_ = 0;    // slots
+  SlotQueue asks_;            // those to ask about at once
+  SlotQueue again_;           // contributions that have to be sent again
   std::uint64_t serial_next_ = 1;
   std::uint32_t restores_ = 0;  // slots to restore
   bool is_watching_ = false;
@@ -187,7 +220,8 @@ class Link {
   std::uint32_t slot_last_ = SlotQueue::kNone;  // that got a result
   RoundTrip round_trip_;
   Congestion congestion_;
-  std::map<std::uint32_t, std::span<const std::uint16_t>> tables_;
+  Pace pace_;
+  std::map<std::uint32_t, Table> tables_;
   std::vector<std::uint32_t> tables_wanted_;
 };
 

@@ -1,6 +1,7 @@
 // What a link waits for, in words.
 #include <fmt/format.h>
 
+#include "base/assert.h"
 #include "protocol/link.h"
 #include "protocol/rank_bits.h"
 
@@ -18,12 +19,18 @@ std::string Link::explain() const {
     const std::uint64_t missing = everyone_of(options_.workers) & ~joined_;
     return fmt::format("waiting for workers to join: {}", ranks_of(missing));
   }
-  const std::uint32_t index = held_.first() != SlotQueue::kNone ? held_.first() : flying_.first();
-  if (index == SlotQueue::kNone) return {};
+  if (busy_ == 0) return {};
+  // Those that were asked about most wait longest.
+  std::uint32_t index = again_.first();
+  for (unsigned level = 0; level < Timers::kLevels; ++level) {
+    if (timers_.first(level) != SlotQueue::kNone) index = timers_.first(level);
+  }
+  SLUICE_ASSERT(index != SlotQueue::kNone);
   const Slot& slot = slots_[index];
   if (slot.seen == 0) {
-    return fmt::format("the aggregator does not answer (slot {}, chunk {}, sent {} times)", index,
-                       slot.chunk, slot.sends);
+    return fmt::format("the aggregator does not answer (slot {}, chunk {}, sent {} times, asked "
+                       "about {} times)",
+                       index, slot.chunk, slot.sends, slot.in_vain);
   }
   return fmt::format("waiting for workers {} (slot {}, chunk {})",
                      ranks_of(everyone_of(options_.workers) & ~slot.seen), index, slot.chunk);

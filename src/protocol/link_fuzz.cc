@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/bytes.h"
-#include "kernels/checksum/checksum.h"
 #include "protocol/assembly.h"
+#include "protocol/forged_frame.h"
 
 namespace {
 
@@ -26,19 +25,6 @@ constexpr std::uint64_t kJob = 3;
 constexpr std::uint32_t kFrameSize = 1300;
 constexpr std::uint32_t kSlots = 6;
 constexpr std::array<std::uint16_t, 4> kTable{1, 2, 5, 9};
-
-void seal(Bytes& datagram) {
-  store_le<std::uint16_t>(datagram, 4, static_cast<std::uint16_t>(datagram.size()));
-  store_le<std::uint32_t>(datagram, 64, 0);
-  store_le<std::uint32_t>(datagram, 64, checksum::crc32c(datagram));
-}
-
-Bytes written(const wire::Header& header, std::span<const std::byte> payload) {
-  Bytes datagram(wire::kHeaderSize);
-  wire::write_header(header, payload, std::span(datagram).first<wire::kHeaderSize>());
-  datagram.insert(datagram.end(), payload.begin(), payload.end());
-  return datagram;
-}
 
 Bytes welcome_from(FuzzedDataProvider& data, const wire::Header& header) {
   std::string body;
@@ -53,8 +39,8 @@ Bytes welcome_from(FuzzedDataProvider& data, const wire::Header& header) {
 
 Bytes datagram_from(FuzzedDataProvider& data) {
   wire::Header header{
-      .kind = static_cast<Kind>(data.ConsumeIntegralInRange<std::uint8_t>(1, 12)),
-      .flags = data.ConsumeIntegralInRange<std::uint8_t>(0, 1),
+      .kind = static_cast<Kind>(data.ConsumeIntegralInRange<std::uint8_t>(1, 13)),
+      .flags = data.ConsumeIntegralInRange<std::uint8_t>(0, 3),
       .job = data.ConsumeIntegralInRange<std::uint64_t>(0, 15) == 0 ? kJob + 1 : kJob,
       .epoch = data.PickValueInArray<std::uint32_t>({1, 1, 1, 3, 0}),
       .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, kSlots),
@@ -68,7 +54,7 @@ Bytes datagram_from(FuzzedDataProvider& data) {
   Bytes datagram;
   const bool is_bare = header.kind == Kind::wait || header.kind == Kind::restored ||
                        header.kind == Kind::need_table || header.kind == Kind::leave ||
-                       header.kind == Kind::gone;
+                       header.kind == Kind::gone || header.kind == Kind::ask;
   if (header.kind == Kind::welcome) {
     datagram = welcome_from(data, header);
   } else if (header.kind == Kind::refused) {
@@ -158,7 +144,7 @@ class Driver {
     SLUICE_ASSERT(link_.explain().size() < 2000);
     const LinkCounters& counters = link_.counters();
     SLUICE_ASSERT(counters.results + counters.waits + counters.ignored <= counters.received);
-    SLUICE_ASSERT(counters.timeouts <= counters.retransmits);
+    SLUICE_ASSERT(counters.timeouts <= counters.asks);
   }
 
  private:

@@ -15,6 +15,11 @@ inline std::uint64_t everyone_of(std::uint32_t workers) {
   return ~std::uint64_t{0} >> (64 - workers);
 }
 
+inline std::uint64_t bit_of(std::uint32_t worker) {
+  SLUICE_DASSERT(worker < 64);
+  return std::uint64_t{1} << worker;
+}
+
 // "1, 3".
 inline std::string ranks_of(std::uint64_t bits) {
   std::string text;

@@ -28,7 +28,9 @@ class RoundTrip {
   }
   // After `doublings` sends in vain.
   [[nodiscard]] Time timeout(unsigned doublings) const {
-    const Time once = count_ == 0 ? kFirst : std::max(kLeast, mean_ + 4 * deviation_);
+    // A steady round trip has no deviation, and yet the next one may be a little longer.
+    const Time margin = std::max(4 * deviation_, mean_ / 2);
+    const Time once = count_ == 0 ? kFirst : std::max(kLeast, mean_ + margin);
     return std::min(kMost, once * (1u << std::min(doublings, 10u)));
   }
   [[nodiscard]] Time mean() const { return mean_; }

@@ -44,6 +44,13 @@ TEST(RoundTrip, SteadySamplesComeDownToTheLeastTimeout) {
   EXPECT_EQ(trip.timeout(1), milliseconds(8));
 }
 
+TEST(RoundTrip, ASteadyRoundTripMayBeHalfAsLongAgain) {
+  RoundTrip trip;
+  for (int i = 0; i < 100; ++i) trip.sample(milliseconds(20));
+  EXPECT_GE(trip.timeout(0), milliseconds(30));
+  EXPECT_LT(trip.timeout(0), milliseconds(31));
+}
+
 TEST(RoundTrip, DoublesPerSendInVainAndHasAnEnd) {
   RoundTrip trip;
   trip.sample(Time{0});

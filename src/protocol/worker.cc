@@ -20,6 +20,8 @@ std::uint64_t digest_of_piece(const Ticket& ticket, std::uint32_t step, const Pi
   return mix(digest, digest_of(piece.what));
 }
 
+constexpr std::size_t kSmallStep = 4;  // pieces
+
 constexpr Error kCannotGoOn{Code::lost, 0, "stream: the job cannot go on"};
 
 }  // namespace
@@ -103,6 +105,8 @@ void Worker::distribute(std::uint32_t number) {
   Channel& channel = channels_[number];
   SLUICE_ASSERT(channel.busy && !channel.ready);
   const auto pieces = channel.assembly.pieces();
+  // Oldest first, but small steps before all: what they hold up is much more than they are.
+  const std::uint64_t order = pieces.size() <= kSmallStep ? 0 : 1 + channel.ticket.sequence;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::size_t target = (channel.ticket.sequence + i) % links_.size();
     links_[target].put({.what = pieces[i].what,
@@ -110,7 +114,8 @@ void Worker::distribute(std::uint32_t number) {
                         .only = pieces[i].only,
                         .digest = digest_of_piece(channel.ticket, channel.step, pieces[i], i),
                         .channel = number,
-                        .piece = static_cast<std::uint32_t>(i)});
+                        .piece = static_cast<std::uint32_t>(i),
+                        .order = order});
   }
 }
 
@@ -208,6 +213,7 @@ LinkCounters Worker::counters() const {
     sum.received += one.received;
     sum.received_bytes += one.received_bytes;
     sum.retransmits += one.retransmits;
+    sum.asks += one.asks;
     sum.timeouts += one.timeouts;
     sum.waits += one.waits;
     sum.results += one.results;

@@ -19,7 +19,6 @@ using Bytes = std::span<const std::byte>;
 constexpr std::uint16_t kMagic = 0x4c53;  // "SL" as bytes
 constexpr std::size_t kTagSize = 16;
 constexpr std::size_t kChecksumSize = 4;
-constexpr std::uint8_t kFlags = kNonFinite;  // all there are
 
 // Where the fields lie: the table of docs/wire-format.md.
 constexpr std::size_t kMagicAt = 0;
@@ -67,6 +66,7 @@ constexpr unsigned uses_of(Kind kind) {
     case Kind::restore: return kUsesAll;
     case Kind::wait: return kUsesEpoch | kUsesSlot | kUsesDigest | kUsesWorkers;
     case Kind::restored: return kUsesEpoch | kUsesSlot;
+    case Kind::ask: return kUsesEpoch | kUsesSlot | kUsesDigest;
     case Kind::need_table:
     case Kind::table: return kUsesEpoch | kUsesTable;
     case Kind::join: return 0;
@@ -100,7 +100,12 @@ constexpr std::array kFields{
 
 constexpr bool is_kind(std::uint8_t number) {
   return number >= static_cast<std::uint8_t>(Kind::contribution) &&
-         number <= static_cast<std::uint8_t>(Kind::gone);
+         number <= static_cast<std::uint8_t>(Kind::ask);
+}
+
+// All that a kind may have.
+constexpr std::uint8_t flags_of(Kind kind) {
+  return kind == Kind::result ? kNonFinite | kRepeated : kNonFinite;
 }
 
 bool all_zero(Bytes bytes) {
@@ -155,7 +160,9 @@ Status check_header(std::span<const std::byte, kHeaderSize> header) {
     return malformed("the count of workers is not that of their bits");
   }
   if ((uses & kUsesReduction) == 0) return ok();
-  if ((load_le<std::uint8_t>(header, kFlagsAt) & ~kFlags) != 0) return malformed("unknown flag");
+  if ((load_le<std::uint8_t>(header, kFlagsAt) & ~flags_of(static_cast<Kind>(number))) != 0) {
+    return malformed("unknown flag");
+  }
   if (load_le<std::uint8_t>(header, kOpAt) > static_cast<std::uint8_t>(Op::f16_sum)) {
     return malformed("unknown operation");
   }
@@ -218,7 +225,8 @@ Status check_payload(const Header& header, Bytes payload) {
     case Kind::wait:
     case Kind::restored:
     case Kind::leave:
-    case Kind::gone: break;
+    case Kind::gone:
+    case Kind::ask: break;
   }
   if (!payload.empty()) return malformed("a payload in a frame of a kind without");
   return ok();
@@ -229,7 +237,7 @@ void check_contract(const Header& header, Bytes payload) {
   SLUICE_ASSERT(header.worker < kWorkersMax);
   SLUICE_ASSERT(payload.size() <= kFrameSizeMax - kHeaderSize);
   if ((uses_of(header.kind) & kUsesReduction) != 0) {
-    SLUICE_ASSERT((header.flags & ~kFlags) == 0);
+    SLUICE_ASSERT((header.flags & ~flags_of(header.kind)) == 0);
     SLUICE_ASSERT(header.what.op <= Op::f16_sum && header.what.down <= Down::round);
   }
   if (header.kind == Kind::refused) {

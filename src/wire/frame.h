@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kWorkersMax = 64;     // of one aggregator: one w
 enum class Kind : std::uint8_t {
   contribution = 1,  // worker: my bytes for a chunk of a slot
   result,            // aggregator: the answer of a chunk
-  wait,              // aggregator: yours is here, these are (in `workers`)
+  wait,              // aggregator: not complete, these are here (in `workers`)
   restore,           // worker: the result of a chunk, for an aggregator that lost it
   restored,          // aggregator: has it
   need_table,        // aggregator: does not know the table
@@ -30,11 +30,13 @@ enum class Kind : std::uint8_t {
   refused,           // aggregator: the job cannot go on; payload: why, as text for a person
   leave,             // worker: will send no more
   gone,              // aggregator: knows no such job or epoch; join again
+  ask,               // worker: what about this chunk?
 };
 
 // How a result came about.
 enum Flag : std::uint8_t {
   kNonFinite = 1,  // a float sum met Inf or NaN; set by workers, united by the aggregator
+  kRepeated = 2,   // of results alone: went to all before, and now to one that asks
 };
 
 // What a frame is about. Fields that a kind does not use are zero on the wire.

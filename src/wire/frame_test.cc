@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::array kKinds{Kind::contribution, Kind::result,     Kind::wait,  Kind::restore,
                             Kind::restored,     Kind::need_table, Kind::table, Kind::join,
-                            Kind::welcome,      Kind::refused,    Kind::leave, Kind::gone};
+                            Kind::welcome,      Kind::refused,    Kind::leave, Kind::gone,
+                            Kind::ask};
 constexpr std::array<std::uint16_t, 8> kTable{0, 1, 3, 7, 15, 31, 63, 65535};
 
 struct Known {
@@ -103,6 +104,8 @@ std::map<std::string, Known> known_frames() {
   known["result_flagged"] = {summed(Kind::result, 7), text_of({0, 0, 0x80, 0x7F})};
   known["result_flagged"].header.flags = kNonFinite;
   known["result_flagged"].header.what = {Op::f32_sum, 32, Down::full, 0, 1, 0};
+  known["result_repeated"] = {summed(Kind::result, 5), sums};
+  known["result_repeated"].header.flags = kRepeated;
   known["restore"] = {summed(Kind::restore, 5), sums};
   known["wait"] = {placed(Kind::wait), ""};
   known["wait"].header.digest = 0x0123456789ABCDEF;
@@ -123,6 +126,8 @@ std::map<std::string, Known> known_frames() {
                       "worker 1 says 3 workers, worker 0 says 4 – réfusé"};
   known["leave"] = {header_of(Kind::leave), ""};
   known["gone"] = {header_of(Kind::gone), ""};
+  known["ask"] = {placed(Kind::ask), ""};
+  known["ask"].header.digest = 0x0123456789ABCDEF;
   return known;
 }
 

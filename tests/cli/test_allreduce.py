@@ -1,9 +1,17 @@
-"""sluice bench allreduce on the local carrier: columns, figures, mistakes."""
+"""sluice bench allreduce on local and stream: columns, figures, mistakes."""
 
+import json
+import os
+import socket
+import subprocess
+import sys
 import unittest
 
-from sluice_cli import CliTest, read_table
+from sluice_cli import SLUICE, CliTest, read_table
+from sluiced_kit import Daemon, Process, SluicedTest
 
+RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "lab_parts",
+                     "relay.py")
 QUICK = ["-b", "4K", "-e", "64K", "-f", "4", "-n", "2", "-w", "1"]
 
 
@@ -14,7 +22,8 @@ class Allreduce(CliTest):
         self.assertEqual(
             header,
             ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
-             "time", "algbw", "busbw", "#wrong", "wire", "ratio", "vnmse", "cpu", "codec"],
+             "time", "algbw", "busbw", "#wrong", "wire", "ratio", "vnmse", "cpu",
+             "retransmits", "aggr-cpu", "codec"],
         )
         self.assertEqual([row[0] for row in rows], ["4096", "16384", "65536"])
         for row in rows:
@@ -22,7 +31,7 @@ class Allreduce(CliTest):
             self.assertEqual(int(row[1]) * 4, int(row[0]))
             self.assertEqual(row[2:5], ["float", "avg", "-1"])
             self.assertEqual((row[8], row[12]), ("0", "0"))
-            self.assertEqual(row[-1], "tide")
+            self.assertEqual(row[-3:], ["N/A", "N/A", "tide"])  # local has no aggregators
         self.assertIn("# Out of bounds values : 0 OK\n", out)
         self.assertRegex(out, r"# Avg bus bandwidth    : [0-9.e+-]+ \(tide\)\n")
         self.assertRegex(out, r"# plain +no rows")
@@ -50,6 +59,7 @@ class Allreduce(CliTest):
                 self.assertGreater(row[way]["time_us"], 0)
                 self.assertAlmostEqual(row[way]["busbw_gbps"], row[way]["algbw_gbps"])
             self.assertGreater(row["cpu_seconds"], 0)
+            self.assertEqual((row["retransmits"], row["aggregator_cpu_seconds"]), (None, None))
 
     def test_gradients_are_those_of_generate(self):
         self.call("generate", "--workers", "2", "--count", "1024", "--kind", "normal", "--seed",
@@ -59,6 +69,18 @@ class Allreduce(CliTest):
         measured = self.stats("bench", "allreduce", "--codec", "bf16", "--workers", "2", "--seed",
                               "7", "-b", "4K", "-n", "1")
         self.assertAlmostEqual(measured["vnmse"] / reduced["vnmse"], 1, places=9)
+
+    def test_stream_counts_the_aggregators_work(self):
+        done = self.call("bench", "allreduce", "--carrier", "stream", "--workers", "2", *QUICK,
+                         "--json", self.path("rows.json"))
+        header, rows = read_table(done.stdout)
+        self.assertRegex(done.stdout, r"\n# retransmits +\S.*\n# aggr-cpu +\S")
+        with open(self.path("rows.json"), encoding="utf-8") as file:
+            for row, json_row in zip(rows, json.load(file)["rows"], strict=True):
+                self.assertEqual(len(row), len(header))
+                self.assertEqual(row[-3], f"{json_row['retransmits']:.2f}")
+                self.assertGreater(json_row["aggregator_cpu_seconds"], 0)
+                self.assertLessEqual(json_row["aggregator_cpu_seconds"], json_row["cpu_seconds"])
 
     def test_without_check_nothing_is_claimed(self):
         out = self.call("bench", "allreduce", "-c", "0", *QUICK).stdout
@@ -88,6 +110,44 @@ class Allreduce(CliTest):
             self.refused("bench", "allreduce", *arguments, says=says)
         self.refused("reduce", "--codec", "f32", "--timeout", "86401", *self.workers([1.0]),
                      says=["--timeout 86401", "1 to 86400"])
+
+
+class OverSluiced(SluicedTest):
+    def lossy(self, daemon):
+        """The address of a relay to the daemon that loses two datagrams of a hundred."""
+        host, port = daemon.udp.rsplit(":", 1)
+        settings = {"target": [host, int(port)], "index": 0, "seed": 1, "loss": 0.02,
+                    "duplicate": 0, "reorder": 0, "delay_s": 0}
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+            door.bind(("127.0.0.1", 0))
+            relay = subprocess.Popen(
+                [sys.executable, "-B", RELAY, json.dumps(settings | {"listen_fd": door.fileno()})],
+                pass_fds=[door.fileno()], stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+            self.addCleanup(relay.wait)
+            self.addCleanup(relay.terminate)
+            return f"127.0.0.1:{door.getsockname()[1]}"
+
+    def test_what_processes_sent_again_is_told_and_the_cpu_of_others_is_not(self):
+        aggregator = self.lossy(Daemon(self))
+        workers = []
+        for rank in range(2):
+            env = {"RANK": str(rank), "WORLD_SIZE": "2", "SLUICE_JOB": "bench",
+                   "SLUICE_AGGREGATORS": aggregator}
+            report = ["--json", self.path("rows.json")] if rank == 0 else []
+            workers.append(Process(self, [SLUICE, "bench", "allreduce", "--carrier", "stream",
+                                          "--workers", "2", "--codec", "f32", "-b", "1M", "-e",
+                                          "1M", "-n", "2", "-w", "0", *report], env))
+        self.finish(workers)
+        header, [row] = read_table(workers[0].out.text())
+        self.assertEqual(header[-3:], ["retransmits", "aggr-cpu", "codec"])
+        self.assertEqual(row[-2:], ["N/A", "f32"])
+        self.assertEqual((row[8], row[12]), ("0", "0"))
+        with open(self.path("rows.json"), encoding="utf-8") as file:
+            figures = json.load(file)
+        self.assertGreater(figures["retransmits"], 0)
+        self.assertIsNone(figures["aggregator_cpu_seconds"])
+        self.assertNotIn("threads", workers[0].out.text().split("# plain")[1].splitlines()[0])
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 
 #include <array>
 
-#include "carrier/local/local.h"
 #include "tests/support/checks.h"
 #include "tests/support/fused_world.h"
+#include "tests/support/like_local.h"
 #include "tests/support/pairwise.h"
-#include "tests/support/subject.h"
 
 namespace sluice::support {
 namespace {
@@ -20,17 +19,7 @@ constexpr std::array kWorlds{&kFusedAlone, &kFusedTogether};
 
 enum Factor : std::size_t { count, workers, data, chunk, feedback, crew, in_place, world };
 
-bool nothing(std::size_t, std::size_t, std::size_t, std::size_t) { return false; }
-
-class Fused : public ConformanceTest {
- protected:
-  void check(const Scenario& scenario, const Way& way, const CarrierInfo& fused) {
-    const Inputs inputs(scenario);
-    const Outcome reference = run_scenario(codec(), local::kInfo, inputs, Way{});
-    EXPECT_TRUE(agrees(reference, run_scenario(codec(), fused, inputs, way)))
-        << fused.name << ", " << describe(scenario) << "; " << describe(way);
-  }
-};
+class Fused : public LikeLocalTest {};
 
 TEST_P(Fused, GivesTheBytesOfLocal) {
   const std::vector<std::size_t> counts{kCounts.size(),
@@ -41,7 +30,7 @@ TEST_P(Fused, GivesTheBytesOfLocal) {
                                         2,
                                         2,
                                         kWorlds.size()};
-  for (const Row& row : covering_rows(counts, nothing)) {
+  for (const Row& row : covering_rows(counts, forbid_nothing)) {
     const Scenario scenario{.count = kCounts[row[count]],
                             .workers = kWorkers[row[workers]],
                             .data = kData[row[data]].kind,
@@ -69,14 +58,8 @@ TEST_P(Fused, FinishesEveryExchangeAlike) {
   }
 }
 
-// One subject per codec.
-std::vector<Subject> on_local() {
-  std::vector<Subject> subjects = catalogue_and_fake();
-  std::erase_if(subjects, [](const Subject& one) { return one.carrier->name != "local"; });
-  return subjects;
-}
-
-INSTANTIATE_TEST_SUITE_P(Catalogue, Fused, ::testing::ValuesIn(on_local()), name_of_param);
+INSTANTIATE_TEST_SUITE_P(Catalogue, Fused, ::testing::ValuesIn(each_codec_on_local()),
+                         name_of_param);
 
 }  // namespace
 }  // namespace sluice::support

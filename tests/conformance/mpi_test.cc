@@ -58,8 +58,7 @@ TEST_F(CodecsOverMpi, GiveTheBitsOfLocal) {
   ASSERT_TRUE(world.has_value()) << world.error().message;
   const std::uint32_t rank = (*world)->here()[0];
   std::uint64_t job = 0;
-  for (const Subject& subject : catalogue_and_fake()) {
-    if (subject.carrier->name != "local") continue;
+  for (const Subject& subject : each_codec_on_local()) {
     const auto codec = make_codec_of(subject);
     const bool feedback = codec->traits(*workers).contraction != Contraction::never;
     for (const std::uint32_t count : kCounts) {

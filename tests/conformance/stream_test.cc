@@ -5,11 +5,9 @@
 
 #include <array>
 
-#include "carrier/local/local.h"
-#include "tests/support/checks.h"
+#include "tests/support/like_local.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/simulated_world.h"
-#include "tests/support/subject.h"
 
 namespace sluice::support {
 namespace {
@@ -31,17 +29,7 @@ constexpr CarrierInfo kOverUdp{.name = "stream",
 
 enum Factor : std::size_t { count, workers, data, chunk, feedback, world };
 
-bool nothing(std::size_t, std::size_t, std::size_t, std::size_t) { return false; }
-
-class Streamed : public ConformanceTest {
- protected:
-  void check(const Scenario& scenario, const Way& way, const CarrierInfo& carrier) {
-    const Inputs inputs(scenario);
-    const Outcome reference = run_scenario(codec(), local::kInfo, inputs, Way{});
-    EXPECT_TRUE(agrees(reference, run_scenario(codec(), carrier, inputs, way)))
-        << carrier.name << ", " << describe(scenario) << "; " << describe(way);
-  }
-};
+class Streamed : public LikeLocalTest {};
 
 TEST_P(Streamed, GivesTheBytesOfLocalOverRealSockets) {
   check({.count = 70001, .workers = 4, .chunk_count = 1u << 14, .steps = 2},
@@ -49,11 +37,13 @@ TEST_P(Streamed, GivesTheBytesOfLocalOverRealSockets) {
 }
 
 TEST_P(Streamed, GivesTheBytesOfLocalWhateverTheNetworkDoes) {
-  const std::vector<std::size_t> counts{kCounts.size(), kWorkers.size(),
-                                        kData.size(),   kChunks.size(),
+  const std::vector<std::size_t> counts{kCounts.size(),
+                                        kWorkers.size(),
+                                        kData.size(),
+                                        kChunks.size(),
                                         takes_feedback() ? kFeedbacks.size() : 1,
                                         kSimulated.size()};
-  for (const Row& row : covering_rows(counts, nothing)) {
+  for (const Row& row : covering_rows(counts, forbid_nothing)) {
     const Scenario scenario{.count = kCounts[row[count]],
                             .workers = kWorkers[row[workers]],
                             .data = kData[row[data]].kind,
@@ -65,14 +55,8 @@ TEST_P(Streamed, GivesTheBytesOfLocalWhateverTheNetworkDoes) {
   }
 }
 
-// One subject per codec.
-std::vector<Subject> on_local() {
-  std::vector<Subject> subjects = catalogue_and_fake();
-  std::erase_if(subjects, [](const Subject& one) { return one.carrier->name != "local"; });
-  return subjects;
-}
-
-INSTANTIATE_TEST_SUITE_P(Catalogue, Streamed, ::testing::ValuesIn(on_local()), name_of_param);
+INSTANTIATE_TEST_SUITE_P(Catalogue, Streamed, ::testing::ValuesIn(each_codec_on_local()),
+                         name_of_param);
 
 }  // namespace
 }  // namespace sluice::support

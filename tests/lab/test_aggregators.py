@@ -125,6 +125,25 @@ class Aggregators:
         self.assertNotIn("aggregator 0 was", done.stderr)
         self.assertEqual([a["exit"] for a in self.result()["aggregators"]], [143, 137])
 
+    def test_processor_time_is_told_of_each(self):
+        # Children that were waited for count: `time` in a shell says the same.
+        burn = ("import os, time\n"
+                "def burn(seconds):\n"
+                "    while time.process_time() < seconds:\n        pass\n"
+                "if os.fork() == 0:\n    burn(0.2)\n    os._exit(0)\n"
+                "os.wait()\n")
+        done = self.lab("--workers", 2, "--aggregators", 2, "--aggregator-command",
+                        python(burn + "if os.environ['SLUICE_LAB_AGGREGATOR'] == '1':\n"
+                                      "    burn(0.6)\n" + ECHO),
+                        code=burn + "if os.environ['RANK'] == '1':\n    burn(0.6)\n")
+        rows = self.result()["workers"], self.result()["aggregators"]
+        for kind, found in zip(("rank", "aggregator"), rows):
+            for index, least in enumerate((0.2, 0.8)):
+                used = found[index]["cpu_seconds"]
+                self.assertGreaterEqual(used, least)
+                self.assertIn(f"cpu {used:.3f} s, exit 0\n",
+                              re.search(rf"lab: {kind} {index}, .*\n", done.stderr)[0])
+
     def test_death_before_it_is_ready(self):
         for code, status in ((5, 5), (0, 1)):
             broken = f"import sys; print('because', file=sys.stderr); sys.exit({code})"
@@ -228,9 +247,10 @@ class InNamespaces(Aggregators, LabTest):
         for key in ("bytes_sent", "bytes_received", "wire_bytes_sent", "wire_bytes_received"):
             self.assertGreaterEqual(busy[key], 10 * (1000 + 42))
         self.lab("--workers", 2, "--aggregators-on-workers", "--aggregator-command", python(ECHO))
-        self.assertEqual(self.result()["aggregators"],
-                         [{"aggregator": 0, "address": "10.77.0.1", "exit": 0},
-                          {"aggregator": 1, "address": "10.77.0.2", "exit": 0}])
+        beside = self.result()["aggregators"]
+        self.assertTrue(all(a.pop("cpu_seconds") > 0 for a in beside))
+        self.assertEqual(beside, [{"aggregator": 0, "address": "10.77.0.1", "exit": 0},
+                                  {"aggregator": 1, "address": "10.77.0.2", "exit": 0}])
 
     def rates(self, *options):
         show = "import subprocess\nsubprocess.run(['tc', 'qdisc', 'show', 'dev', 'lab0'])\n"

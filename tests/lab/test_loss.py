@@ -83,7 +83,8 @@ class InNamespaces(LossTest):
         receiver, sender = self.result()["workers"]
         self.assertEqual((sender["lost_sent"], sender["lost_received"]), (7, 0))
         self.assertEqual((receiver["lost_sent"], receiver["lost_received"]), (0, 0))
-        self.assertRegex(done.stderr, "lab: rank 1, .*lost sent 7, lost received 0, exit 0\n")
+        self.assertRegex(done.stderr,
+                         r"lab: rank 1, .*lost sent 7, lost received 0, cpu \S+ s, exit 0\n")
 
     def test_all_protocols(self):
         code = ("import os, socket\nif os.environ['RANK'] == '1':\n"

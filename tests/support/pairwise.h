@@ -16,6 +16,9 @@ using Row = std::vector<std::size_t>;  // per factor: the index of its value
 using Forbidden = std::function<bool(std::size_t factor_a, std::size_t value_a,
                                      std::size_t factor_b, std::size_t value_b)>;
 
+// Every value goes with every other.
+inline bool forbid_nothing(std::size_t, std::size_t, std::size_t, std::size_t) { return false; }
+
 // The same arguments give the same rows. Where coverage leaves a choice, value 0 is taken: put the
 // cheapest there.
 std::vector<Row> covering_rows(std::span<const std::size_t> value_counts,

@@ -37,6 +37,12 @@ std::vector<Subject> catalogue_and_fake() {
   return subjects;
 }
 
+std::vector<Subject> each_codec_on_local() {
+  std::vector<Subject> subjects = catalogue_and_fake();
+  std::erase_if(subjects, [](const Subject& one) { return one.carrier->name != "local"; });
+  return subjects;
+}
+
 std::string name_of(const Subject& subject) {
   std::string name = std::string(subject.codec) + "_" + std::string(subject.carrier->name);
   for (char& c : name) {

@@ -23,6 +23,7 @@ struct Subject {
 
 std::vector<Subject> catalogue();             // codecs × carriers
 std::vector<Subject> catalogue_and_fake();    // … and the fake codec
+std::vector<Subject> each_codec_on_local();   // of these, one subject per codec
 std::string name_of(const Subject& subject);  // letters, digits and '_'
 void PrintTo(const Subject& subject, std::ostream* out);
 

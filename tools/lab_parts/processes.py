@@ -55,6 +55,7 @@ class Process:
 
     def __init__(self, kind, index, process, shown, raw=False, awaited=None):
         self.kind, self.index, self.process, self.exit = kind, index, process, None
+        self.cpu_seconds = None  # User and system; known when it has ended.
         self.mark = f"{'' if kind == 'rank' else kind[0]}{index}"
         self.name, self.shown = f"{kind} {index}", shown
         prefix = b"" if raw else f"[{self.mark}] ".encode()

@@ -5,10 +5,17 @@ import json
 from lab_parts.network import node_of_aggregator
 from lab_parts.system import say
 
+SECONDS = "_seconds"            # Ends the name of a time; lines have its unit instead.
+
+
+def end_of(process):
+    used = process.cpu_seconds
+    return {"cpu_seconds": None if used is None else round(used, 6), "exit": process.exit}
+
 
 def worker_row(cluster, worker):
     return ({"rank": worker.index, "address": cluster.address(worker.index)}
-            | cluster.counters(worker.index) | {"exit": worker.exit})
+            | cluster.counters(worker.index) | end_of(worker))
 
 
 def aggregator_row(options, cluster, aggregator):
@@ -16,7 +23,7 @@ def aggregator_row(options, cluster, aggregator):
     # Beside a worker there is one link for both, and its counters stand with the worker.
     counters = {} if options.aggregators_on_workers else cluster.counters(node)
     return ({"aggregator": aggregator.index, "address": cluster.address(node)} | counters
-            | {"exit": aggregator.exit})
+            | end_of(aggregator))
 
 
 def relay_row(relay, door):
@@ -28,11 +35,14 @@ def relay_row(relay, door):
 
 
 def line(row):
-    def text(value):
+    def text(key, value):
         if isinstance(value, dict):
             return f"({line(value)})"
-        return "-" if value is None else str(value)
-    return ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in row.items())
+        if value is None:
+            return "-"
+        return f"{value:.3f} s" if key.endswith(SECONDS) else str(value)
+    return ", ".join(f"{key.removesuffix(SECONDS).replace('_', ' ')} {text(key, value)}"
+                     for key, value in row.items())
 
 
 def report(options, cluster, run):

@@ -213,8 +213,10 @@ class Run:
                                 if p.process.pid == info.si_pid), None)
                 if process:
                     process.signal(signal.SIGKILL)
-                code = os.waitstatus_to_exitcode(os.waitpid(info.si_pid, 0)[1])
+                _, ended, used = os.wait4(info.si_pid, 0)
+                code = os.waitstatus_to_exitcode(ended)
                 if process:
+                    process.cpu_seconds = used.ru_utime + used.ru_stime
                     process.process.returncode = code
                     process.exit = code if code >= 0 else 128 - code
                     if process.kind == "rank":

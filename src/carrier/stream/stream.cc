@@ -130,6 +130,11 @@ class WholeWorld final : public World {
   }
   [[nodiscard]] std::span<const std::uint32_t> here() const override { return here_; }
   [[nodiscard]] double combine_seconds() const override { return server_->cpu_seconds(); }
+  [[nodiscard]] WorldCounters counters() const override {
+    std::uint64_t retransmits = 0;
+    for (const auto& port : ports_) retransmits += port->counters().retransmits;
+    return {.retransmits = retransmits, .aggregator_cpu_seconds = server_->cpu_seconds()};
+  }
   Verdict meet(std::span<double>) override { return Nothing{}; }
   Verdict plain_sum(std::span<float>) override {
     return Problem{Code::unavailable, "stream has no all-reduce of its own"};
@@ -173,6 +178,10 @@ class OneWorld final : public World {
   }
   [[nodiscard]] std::span<const std::uint32_t> here() const override { return here_; }
   [[nodiscard]] double combine_seconds() const override { return 0; }
+  // Meetings are not counted: they are no operations.
+  [[nodiscard]] WorldCounters counters() const override {
+    return {.retransmits = port_->counters().retransmits, .aggregator_cpu_seconds = {}};
+  }
 
   Verdict meet(std::span<double> values) override {
     const auto size = static_cast<std::uint32_t>(std::max<std::size_t>(8, values.size_bytes()));

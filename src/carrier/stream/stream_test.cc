@@ -76,6 +76,30 @@ TEST(Stream, EveryReductionGivesTheReferencesBytes) {
   }
 }
 
+TEST(Stream, TheWorldCountsTheWorkOfItsAggregator) {
+  const auto world = world_of(1);
+  const WorldCounters before = world->counters();
+  ASSERT_TRUE(before.aggregator_cpu_seconds.has_value());
+  // Of two exchanges, since the server's clock is read when it is done with a batch.
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    std::array<std::byte, 8> up{};
+    std::array<std::byte, 8> down{};
+    const Round round{{.op = Op::wrap_sum, .bits = 64, .count = 1}, up, down, {}};
+    ASSERT_TRUE(world->port(0).post({i, 1}, {}, std::span(&round, 1)).has_value());
+    auto answers = world->port(0).take({i, 1});
+    while (!answers && answers.error().code == Code::pending) {
+      ASSERT_TRUE(world->port(0).wait(seconds(60)).has_value());
+      answers = world->port(0).take({i, 1});
+    }
+    ASSERT_TRUE(answers.has_value());
+  }
+  const WorldCounters after = world->counters();
+  EXPECT_GT(after.aggregator_cpu_seconds.value(), *before.aggregator_cpu_seconds);
+  // How many depends on the machine; a test of the command line loses some on purpose.
+  ASSERT_TRUE(before.retransmits.has_value() && after.retransmits.has_value());
+  EXPECT_GE(*after.retransmits, *before.retransmits);
+}
+
 TEST(Stream, WhoIsMissingIsNamedWithTheChunk) {
   const auto world = world_of(3);
   std::array<std::byte, 8> up{};

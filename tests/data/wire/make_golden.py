@@ -17,7 +17,7 @@ import sys
 
 M64 = (1 << 64) - 1
 KINDS = ("contribution result wait restore restored need_table table join welcome refused leave"
-         " gone").split()
+         " gone ask").split()
 OPS = "lane_sum wrap_sum max gather block_sum f32_sum bf16_sum f16_sum".split()
 FORMS = "full narrow round".split()
 FIELDS = dict(magic=(0, "H"), version=(2, "B"), kind=(3, "B"), length=(4, "H"), flags=(6, "B"),
@@ -104,6 +104,7 @@ def good():
     yield "result", frame("result", bytes(20), **dict(SUM, workers=0b101))
     yield "result_flagged", frame("result", struct.pack("<f", float("inf")), **dict(
         SUM, flags=1, **reduction("f32_sum", 32, 1)))
+    yield "result_repeated", frame("result", bytes(20), **dict(SUM, workers=0b101, flags=2))
     yield "restore", frame("restore", bytes(20), **dict(SUM, workers=0b101))
     yield "wait", frame("wait", **PLACE, digest=0x0123456789ABCDEF, workers=0b011)
     yield "restored", frame("restored", **PLACE)
@@ -115,23 +116,25 @@ def good():
     yield "refused", frame("refused", WHY, **JOB)
     yield "leave", frame("leave", **JOB)
     yield "gone", frame("gone", **JOB)
+    yield "ask", frame("ask", **PLACE, digest=0x0123456789ABCDEF)
 
 
 UNUSED = dict(
     flags=("contribution result restore", "flags in"),
     workers=("contribution result restore wait welcome", "a count of workers in"),
     epoch=("", "an epoch in"),
-    slot=("contribution result restore wait restored", "a slot in"),
-    chunk=("contribution result restore wait restored", "a chunk in"),
+    slot=("contribution result restore wait restored ask", "a slot in"),
+    chunk=("contribution result restore wait restored ask", "a chunk in"),
     table=("contribution result restore need_table table", "a table's name in"),
-    digest=("contribution result restore wait", "a digest in"),
+    digest=("contribution result restore wait ask", "a digest in"),
     op=("contribution result restore", "a reduction in"),
     bits=("contribution result restore", "a reduction in"),
     count=("contribution result restore", "a reduction in"),
     grain=("contribution result restore", "a reduction in"),
 )
 OTHERS = dict(wait=b"", restored=b"", need_table=b"", table=ENTRIES, join=join(),
-              welcome=welcome(), refused=WHY, leave=b"", gone=b"")
+              welcome=welcome(), refused=WHY, leave=b"", gone=b"",
+              ask=b"")
 
 
 def unused():
@@ -161,7 +164,7 @@ def bad():
     yield frame("contribution", LANES, **SUM, tag=1), "a tag other than a checksum"
     yield frame("contribution", LANES, **SUM, tag_end=1 << 31), "a tag other than a checksum"
     yield frame("contribution", LANES, **dict(SUM, kind=0)), "unknown kind"
-    yield frame("contribution", LANES, **dict(SUM, kind=13)), "unknown kind"
+    yield frame("contribution", LANES, **dict(SUM, kind=14)), "unknown kind"
     yield frame("contribution", LANES, **dict(SUM, kind=255)), "unknown kind"
     yield frame("contribution", LANES, **SUM, reserved=1), "reserved bytes are not zero"
     yield frame("contribution", LANES, **dict(SUM, worker=64)), "a worker beyond the 64th"
@@ -169,7 +172,9 @@ def bad():
     for count in (0, 2, 4, 255):
         yield frame("result", LANES, **SUM, contributors=count), \
             "the count of workers is not that of their bits"
-    yield frame("result", LANES, **SUM, flags=2), "unknown flag"
+    yield frame("contribution", LANES, **SUM, flags=2), "unknown flag"
+    yield frame("restore", LANES, **SUM, flags=3), "unknown flag"
+    yield frame("result", LANES, **SUM, flags=4), "unknown flag"
     yield frame("result", LANES, **SUM, flags=0x81), "unknown flag"
     yield frame("result", LANES, **dict(SUM, op=8)), "unknown operation"
     yield frame("restore", LANES, **dict(SUM, down=3)), "unknown form of the answer"
@@ -183,7 +188,7 @@ def bad():
     for text in (b"", b"a" * 1025, b"two\nlines", b"\0", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80",
                  b"\xf4\x90\x80\x80", b"\xf5", b"cut \xe2\x80"):
         yield frame("refused", text, **JOB), "a refusal that is no text"
-    for kind in ("wait", "restored", "leave", "gone"):
+    for kind in ("wait", "restored", "leave", "gone", "ask"):
         yield frame(kind, b"\0", **JOB), "a payload in a frame of a kind without"
     yield frame("need_table", b"\0\0", **JOB, table=name), "a payload in a frame of a kind without"
     yield from unused()

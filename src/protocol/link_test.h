@@ -1,0 +1,116 @@
+// What tests of a link share: an aggregator that says frames to it and sees what it sends.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/bytes.h"
+#include "protocol/link.h"
+
+namespace sluice::protocol {
+
+using std::chrono::milliseconds;
+using wire::Kind;
+using Bytes = std::vector<std::byte>;
+
+inline constexpr std::uint64_t kJob = 77;
+inline constexpr std::uint32_t kEpoch = 9;
+inline constexpr std::uint32_t kFrameSize = 1472;
+inline const Bytes kUp{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+inline const Bytes kDown{std::byte{5}, std::byte{6}, std::byte{7}, std::byte{8}};
+
+struct Seen {
+  wire::Header header;
+  Bytes payload;
+  Bytes bytes;
+};
+
+inline LinkOptions options_of(std::uint32_t channels = 1) {
+  return {.rank = 0,
+          .workers = 3,
+          .job = kJob,
+          .life = 5,
+          .terms = "sluice 1, test",
+          .channels = channels,
+          .slots = 64,
+          .frame_size = kFrameSize};
+}
+
+inline Item item_of(std::uint32_t piece, std::uint32_t channel = 0) {
+  return {.what = {.op = Op::wrap_sum, .bits = 8, .count = 4},
+          .up = kUp,
+          .only = 0b111,
+          .digest = 1000 + piece,
+          .channel = channel,
+          .piece = piece};
+}
+
+class LinkTest : public ::testing::Test {
+ protected:
+  std::vector<Seen> send(Time now, std::size_t most = 200) {
+    std::vector<Outgoing> out(most);
+    const std::size_t count = link_.send(now, out);
+    std::vector<Seen> seen;
+    for (std::size_t i = 0; i < count; ++i) {
+      Bytes bytes(out[i].header.begin(), out[i].header.end());
+      bytes.insert(bytes.end(), out[i].payload.begin(), out[i].payload.end());
+      const auto frame = wire::parse(bytes);
+      EXPECT_TRUE(frame) << frame.error().what;
+      if (!frame) continue;
+      EXPECT_EQ(frame->header.job, kJob);
+      EXPECT_EQ(frame->header.worker, 0);
+      seen.push_back({frame->header, {frame->payload.begin(), frame->payload.end()}, bytes});
+    }
+    return seen;
+  }
+  std::optional<Arrived> hear(wire::Header header, Time now,
+                              std::span<const std::byte> payload = {}) {
+    header.job = kJob;
+    datagram_.resize(wire::kHeaderSize);
+    wire::write_header(header, payload, std::span(datagram_).first<wire::kHeaderSize>());
+    datagram_.insert(datagram_.end(), payload.begin(), payload.end());
+    return link_.receive(datagram_, now);
+  }
+  void welcome(Time now, wire::Welcome body, std::uint32_t epoch = kEpoch,
+               std::uint64_t workers = 0b111) {
+    std::string text;
+    wire::write_welcome(body, text);
+    hear({.kind = Kind::welcome, .epoch = epoch, .workers = workers}, now,
+         std::as_bytes(std::span(text)));
+  }
+  void open(std::uint16_t slots, std::uint32_t window) {
+    send(Time{0});
+    welcome(Time{0}, {3, slots, kFrameSize, window});
+    ASSERT_TRUE(link_.is_open());
+  }
+  void put(std::uint32_t items) {
+    for (std::uint32_t i = 0; i < items; ++i) link_.put(item_of(i));
+  }
+  static wire::Header result(std::uint16_t slot, std::uint32_t chunk, std::uint64_t digest,
+                             std::uint32_t epoch = kEpoch) {
+    return {.kind = Kind::result,
+            .epoch = epoch,
+            .slot = slot,
+            .chunk = chunk,
+            .digest = digest,
+            .workers = 0b111,
+            .what = {.op = Op::wrap_sum, .bits = 8, .count = 4}};
+  }
+  static wire::Header wait(std::uint16_t slot, std::uint32_t chunk, std::uint64_t workers) {
+    return {.kind = Kind::wait,
+            .epoch = kEpoch,
+            .slot = slot,
+            .chunk = chunk,
+            .digest = 1000u + slot,
+            .workers = workers};
+  }
+
+  Link link_{options_of()};
+
+ private:
+  Bytes datagram_;
+};
+
+}  // namespace sluice::protocol
