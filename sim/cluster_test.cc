@@ -130,9 +130,9 @@ TEST(Cluster, OnePercentLossCostsATenthAndFiveAThird) {
 
 TEST(Cluster, IncastOf64WorkersDoesNotCollapse) {
   Scenario scenario = gigabit(64, 2);
-  scenario.weather.queue = 256 * 1024;
+  scenario.weather.queue = 256u << 10;
   EXPECT_GT(share_of_link(scenario), 0.75);
-  scenario.weather.queue = 64 * 1024;  // less than a frame of each
+  scenario.weather.queue = 64u << 10;  // less than a frame of each
   EXPECT_GT(share_of_link(scenario), 0.4);
 }
 

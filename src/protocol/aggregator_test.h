@@ -112,7 +112,7 @@ class AggregatorTest : public ::testing::Test, private Outbox {
 inline Bytes lanes(std::uint32_t worker, std::uint32_t chunk) {
   Bytes bytes(8);
   for (std::size_t i = 0; i < 8; ++i) {
-    bytes[i] = static_cast<std::byte>(mix(worker, chunk * 8 + i) % 60);
+    bytes[i] = static_cast<std::byte>(mix(worker, std::uint64_t{chunk} * 8 + i) % 60);
   }
   return bytes;
 }

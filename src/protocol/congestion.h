@@ -12,6 +12,9 @@
 
 namespace sluice::protocol {
 
+// What waits on the way, judged by how long answers take.
+enum class Queues : std::uint8_t { empty, some, long_ };
+
 class Congestion {
  public:
   // What the aggregator can hold; the window starts small, since all workers start at once, and
@@ -28,12 +31,15 @@ class Congestion {
   [[nodiscard]] std::uint32_t window() const { return static_cast<std::uint32_t>(window_); }
   [[nodiscard]] bool is_starting() const { return window_ < threshold_; }
 
-  // may_grow: queues on the way are short.
-  void answered(bool may_grow) {
+  void answered(Queues queues) {
     loss_ -= loss_ / kMemory;
-    if (!may_grow) return;
-    window_ += is_starting() ? 1.0 : 1.0 / window_;
-    window_ = std::min(window_, limit_);
+    if (queues == Queues::empty) {
+      window_ = std::min(window_ + (is_starting() ? 1.0 : 1.0 / window_), limit_);
+      return;
+    }
+    // The link is full. A window that fills long queues, too, delays everybody.
+    threshold_ = std::min(threshold_, window_);
+    if (queues == Queues::long_) window_ = std::max(window_ - 1.0 / window_, std::min(window_, kKept));
   }
   // Of a frame with this number; frames sent before the last decrease are of the same event.
   void lost(std::uint64_t serial, std::uint64_t serial_next) {
@@ -52,6 +58,8 @@ class Congestion {
   static constexpr double kFirst = 16;
   static constexpr double kFirstOfAll = 128;
   static constexpr double kDecrease = 0.8;
+  // Answers are late where processors are busy, too, and then a smaller window makes it worse.
+  static constexpr double kKept = 64;
   static constexpr double kWeather = 0.05;  // of the frames
   static constexpr double kMemory = 128;    // frames
 

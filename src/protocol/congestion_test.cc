@@ -8,7 +8,7 @@ namespace {
 Congestion grown(std::uint32_t limit) {
   Congestion congestion;
   congestion.open(limit, 1);
-  for (std::uint32_t i = 0; i < 2 * limit; ++i) congestion.answered(true);
+  for (std::uint32_t i = 0; i < 2 * limit; ++i) congestion.answered(Queues::empty);
   return congestion;
 }
 
@@ -39,30 +39,51 @@ TEST(Congestion, GrowsByOneForEachAnswerUpToTheLimit) {
   Congestion congestion;
   congestion.open(20, 1);
   for (std::uint32_t expected = 17; expected <= 20; ++expected) {
-    congestion.answered(true);
+    congestion.answered(Queues::empty);
     EXPECT_EQ(congestion.window(), expected);
   }
-  congestion.answered(true);
+  congestion.answered(Queues::empty);
   EXPECT_EQ(congestion.window(), 20u);
 }
 
 TEST(Congestion, DoesNotGrowWhileQueuesAreLong) {
   Congestion congestion;
   congestion.open(100, 1);
-  for (int i = 0; i < 50; ++i) congestion.answered(false);
+  for (int i = 0; i < 50; ++i) congestion.answered(Queues::some);
   EXPECT_EQ(congestion.window(), 16u);
+}
+
+TEST(Congestion, AFullLinkEndsTheStart) {
+  Congestion congestion;
+  congestion.open(100, 1);
+  congestion.answered(Queues::some);
+  congestion.answered(Queues::empty);
+  EXPECT_EQ(congestion.window(), 16u) << "by one for each window";
+  for (int i = 0; i < 16; ++i) congestion.answered(Queues::empty);
+  EXPECT_EQ(congestion.window(), 17u);
+}
+
+TEST(Congestion, LongQueuesAreMadeShorterDownToAWindowThatIsKept) {
+  Congestion congestion = grown(100);
+  for (int i = 0; i < 101; ++i) congestion.answered(Queues::long_);
+  EXPECT_EQ(congestion.window(), 98u) << "by one for each window";
+  for (int i = 0; i < 10000; ++i) congestion.answered(Queues::long_);
+  EXPECT_EQ(congestion.window(), 64u);
+  congestion.open(20, 1);
+  for (int i = 0; i < 100; ++i) congestion.answered(Queues::long_);
+  EXPECT_EQ(congestion.window(), 16u) << "a smaller one does not become larger";
 }
 
 TEST(Congestion, FewLossesAreWeatherAndEndTheStartAlone) {
   Congestion congestion;
   congestion.open(1000, 1);
-  for (int i = 0; i < 34; ++i) congestion.answered(true);
+  for (int i = 0; i < 34; ++i) congestion.answered(Queues::empty);
   EXPECT_EQ(congestion.window(), 50u);
   std::uint64_t serial = 50;
   for (int loss = 0; loss < 20; ++loss) {
     congestion.lost(serial, serial + 1);
     serial += 50;
-    for (int i = 0; i < 49; ++i) congestion.answered(true);
+    for (int i = 0; i < 49; ++i) congestion.answered(Queues::empty);
   }
   EXPECT_GT(congestion.window(), 60u) << "two in a hundred: one more for each window";
   EXPECT_LT(congestion.window(), 80u);
@@ -81,9 +102,9 @@ TEST(Congestion, ManyLossesOfOneEventDecreaseOnce) {
 TEST(Congestion, AfterADecreaseGrowsByOneForEachWindow) {
   Congestion congestion = grown(100);
   storm(congestion, 50);
-  for (int i = 0; i < 79; ++i) congestion.answered(true);
+  for (int i = 0; i < 79; ++i) congestion.answered(Queues::empty);
   EXPECT_EQ(congestion.window(), 80u);
-  for (int i = 0; i < 3; ++i) congestion.answered(true);
+  for (int i = 0; i < 3; ++i) congestion.answered(Queues::empty);
   EXPECT_EQ(congestion.window(), 81u);
 }
 

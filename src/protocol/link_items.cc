@@ -259,7 +259,9 @@ void Link::learn(const Slot& slot, bool is_repeated, Time now) {
     const Time took = now - slot.begun;
     round_trip_.sample(slot.was_asked ? std::min(took, round_trip_.timeout(0) * 5 / 4) : took);
   }
-  congestion_.answered(round_trip_.mean() < 3 * round_trip_.least() + kQueueMost);
+  const Time mean = round_trip_.mean();
+  const Time full = 3 * round_trip_.least() + kQueueMost;
+  congestion_.answered(mean < full ? Queues::empty : mean < 2 * full ? Queues::some : Queues::long_);
   pace_.set(congestion_.window(), round_trip_.mean());
 }
 
