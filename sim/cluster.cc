@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "base/assert.h"
@@ -52,6 +54,9 @@ class Cluster final : public protocol::Outbox {
   bool take(Player& player, std::uint64_t sequence);
   void compare(const Player& player, std::uint64_t sequence, std::span<const Answer> answers);
   void flush(std::uint32_t number);
+  void check_order(const Player& player, std::uint32_t aggregator, const protocol::Outgoing& out);
+  void check_counted(const Player& player, std::uint64_t sequence, const PlannedRound& round,
+                     const Answer& answer);
   void fail(const std::string& what);
   [[nodiscard]] bool is_done(const Player& player) const;
   [[nodiscard]] bool are_all_done() const;
@@ -64,6 +69,9 @@ class Cluster final : public protocol::Outbox {
   std::vector<std::vector<PlannedExchange>> plans_;  // by job
   std::vector<Player> players_;
   std::vector<std::unique_ptr<protocol::Aggregator>> aggregators_;
+  // The last chunk that each worker of a job contributed to, by job, aggregator and slot.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>>
+      chunks_;
   std::vector<bool> restarted_;  // each restart of the scenario
   std::uint64_t lives_ = 0;      // of aggregators
   std::uint32_t speaking_ = 0;   // the aggregator that is receiving
@@ -98,29 +106,10 @@ Cluster::Cluster(const Scenario& scenario)
   }
 }
 
-void add(const protocol::Counters& from, protocol::Counters& into) {
-  into.received += from.received;
-  into.malformed += from.malformed;
-  into.unexpected += from.unexpected;
-  into.strangers += from.strangers;
-  into.gone += from.gone;
-  into.control += from.control;
-  into.accepted += from.accepted;
-  into.again += from.again;
-  into.asked += from.asked;
-  into.stale += from.stale;
-  into.tableless += from.tableless;
-  into.mismatched += from.mismatched;
-  into.completed += from.completed;
-  into.results += from.results;
-  into.waits += from.waits;
-  into.refused += from.refused;
-  into.up_bytes += from.up_bytes;
-  into.down_bytes += from.down_bytes;
-}
-
 void Cluster::start_aggregator(std::uint32_t index) {
-  if (aggregators_[index] != nullptr) add(aggregators_[index]->counters(), outcome_.aggregators);
+  if (aggregators_[index] != nullptr) {
+    protocol::add(aggregators_[index]->counters(), outcome_.aggregators);
+  }
   aggregators_[index] = std::make_unique<protocol::Aggregator>(protocol::AggregatorOptions{
       .slots_max = std::max(64u, 2 * scenario_.slots),
       .receive_buffer = scenario_.receive_buffer,
@@ -175,10 +164,44 @@ void Cluster::flush(std::uint32_t number) {
     while (true) {
       const std::size_t count = player.worker->send(aggregator, now_, out);
       for (std::size_t i = 0; i < count; ++i) {
+        check_order(player, aggregator, out[i]);
         network_.send({number, aggregator, true, joined(out[i].header, out[i].payload)}, now_);
       }
       if (count < out.size()) break;
     }
+  }
+}
+
+// Whoever sends a chunk has the result of the one before, which exists when all have sent theirs: so
+// nobody is more than one chunk of a slot ahead of anybody (I3), and all have what a version held
+// before it is begun anew (I4).
+void Cluster::check_order(const Player& player, std::uint32_t aggregator,
+                          const protocol::Outgoing& out) {
+  const auto frame = wire::parse(joined(out.header, out.payload));
+  if (!frame) {
+    fail("a worker sends what does not parse");
+    return;
+  }
+  const wire::Header& header = frame->header;
+  if (header.kind != wire::Kind::contribution) return;
+  auto& sent = chunks_[{player.job, aggregator, header.slot}];
+  sent.resize(scenario_.workers);
+  sent[player.rank] = std::max(sent[player.rank], header.chunk);
+  if (std::ranges::all_of(sent, [&](std::uint32_t c) { return c + 1 >= header.chunk; })) return;
+  fail(fmt::format("I3: job {}, worker {} sends chunk {} of slot {} and not all have sent {}",
+                   player.job, player.rank, header.chunk, header.slot, header.chunk - 1));
+}
+
+// Who was not counted learns it from the answer, and keeps what it contributed (I9).
+void Cluster::check_counted(const Player& player, std::uint64_t sequence,
+                            const PlannedRound& round, const Answer& answer) {
+  const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - scenario_.workers);
+  const std::uint64_t expected = round.only == 0 ? everyone : round.only;
+  for (const Part& part : answer.parts) {
+    const std::uint64_t said = part.from.words.empty() ? everyone : part.from.words[0];
+    if (said == expected) continue;
+    fail(fmt::format("I9: job {}, worker {}, exchange {}: {:x} are said to be counted, {:x} were",
+                     player.job, player.rank, sequence, said, expected));
   }
 }
 
@@ -207,6 +230,7 @@ void Cluster::compare(const Player& player, std::uint64_t sequence,
   ++outcome_.results;
   for (std::size_t i = 0; i < step.size(); ++i) {
     const bool is_valid = check_answer(flight.rounds[i], answers[i], scenario_.workers).has_value();
+    if (is_valid) check_counted(player, sequence, step[i], answers[i]);
     if (is_valid && std::ranges::equal(answers[i].down, step[i].down)) continue;
     fail(fmt::format("I1: job {}, worker {}, exchange {}, step {}, round {} ({} of {} lanes): "
                      "another sum than the reference",
@@ -268,7 +292,7 @@ bool Cluster::are_all_done() const {
 
 void Cluster::check_counters() {
   protocol::Counters& sum = outcome_.aggregators;
-  for (const auto& aggregator : aggregators_) add(aggregator->counters(), sum);
+  for (const auto& aggregator : aggregators_) protocol::add(aggregator->counters(), sum);
   const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.gone +
                               sum.control + sum.accepted + sum.again + sum.asked + sum.stale +
                               sum.tableless + sum.mismatched;
@@ -334,12 +358,7 @@ Outcome Cluster::run() {
   if (scenario_.kill_worker < players_.size()) check_survivors();
   check_counters();
   for (const Player& player : players_) {
-    const protocol::LinkCounters one = player.worker->counters();
-    outcome_.workers.retransmits += one.retransmits;
-    outcome_.workers.asks += one.asks;
-    outcome_.workers.timeouts += one.timeouts;
-    outcome_.workers.waits += one.waits;
-    outcome_.workers.joins += one.joins;
+    protocol::add(player.worker->counters(), outcome_.workers);
   }
   outcome_.took = now_;
   outcome_.datagrams = network_.sent();

@@ -1,6 +1,7 @@
 #include "daemon.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "carrier/stream/clock.h"
-#include "carrier/stream/server.h"
+#include "carrier/stream/servers.h"
 #include "http_server.h"
 #include "job_log.h"
 #include "metrics.h"
@@ -29,18 +30,18 @@ constexpr int kExitUsage = 2;
 
 class Daemon {
  public:
-  Daemon(const Options& options, std::unique_ptr<stream::Server> server)
+  Daemon(const Options& options, std::unique_ptr<stream::Servers> servers)
       : options_(options),
-        server_(std::move(server)),
+        servers_(std::move(servers)),
         log_(std::chrono::seconds(options.wait_log_seconds)) {}
 
   Verdict run() {
     SLUICE_TRY_ASSIGN(signals_, Signals::watch([this] { drain(); }, [this] { stop(); },
                                                std::chrono::seconds(options_.drain_seconds)));
     SLUICE_TRY(open_http());
-    say(fmt::format("listening on {} (udp), http {}{}", text_of(server_->address()),
+    say(fmt::format("listening on {} (udp), http {}{}", fmt::join(names(), ","),
                     http_ == nullptr ? "off" : "on ", http_ == nullptr ? "" : http_->address()));
-    const Status served = server_->run([this] { look(); });
+    const Status served = servers_->run([this] { look(); });
     if (!served) {
       return Problem{served.error().code,
                      fmt::format("{}: {}", served.error().what,
@@ -74,27 +75,34 @@ class Daemon {
     is_draining_.store(true, std::memory_order_relaxed);
     say(fmt::format("draining: no new jobs, {} here, ends in {} s at the latest", jobs_left(),
                     options_.drain_seconds));
-    server_->drain();
+    servers_->drain();
   }
   void stop() {
     say("stops at once");
-    server_->stop();
+    servers_->stop();
   }
 
-  [[nodiscard]] std::size_t jobs_left() const { return server_->reports().size(); }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const stream::SocketAddress& address : servers_->addresses()) {
+      names.push_back(text_of(address));
+    }
+    return names;
+  }
+  [[nodiscard]] std::size_t jobs_left() const { return servers_->reports().size(); }
 
   void look() {
-    const std::vector<protocol::JobReport> reports = server_->reports();
+    const std::vector<protocol::JobReport> reports = servers_->reports();
     const std::lock_guard lock(mutex_);
     for (const std::string& line : log_.look(reports, stream::now())) say(line);
   }
 
   // On the threads of the pages.
   Snapshot snapshot() {
-    Snapshot result{.counters = server_->counters(),
-                    .jobs = server_->reports(),
+    Snapshot result{.counters = servers_->counters(),
+                    .jobs = servers_->reports(),
                     .now = stream::now(),
-                    .cpu_seconds = server_->cpu_seconds(),
+                    .cpu_seconds = servers_->cpu_seconds(),
                     .jobs_max = options_.jobs_max,
                     .slots_max = options_.slots_max,
                     .is_draining = is_draining_.load(std::memory_order_relaxed)};
@@ -104,7 +112,7 @@ class Daemon {
   }
 
   Options options_;
-  std::unique_ptr<stream::Server> server_;
+  std::unique_ptr<stream::Servers> servers_;
   std::mutex mutex_;  // the log's memory: the serving thread writes it, pages read it
   JobLog log_;
   std::atomic<bool> is_draining_{false};
@@ -118,9 +126,9 @@ std::string environment(const std::string& name) {
 }
 
 Verdict serve(const Options& options) {
-  SLUICE_TRY_ASSIGN(const stream::SocketAddress address, stream::resolve(options.listen));
-  SLUICE_TRY_ASSIGN(auto server, stream::Server::open(address, options.aggregator()));
-  const auto daemon = std::make_unique<Daemon>(options, std::move(server));
+  SLUICE_TRY_ASSIGN(const auto addresses, stream::resolve_list(options.listen));
+  SLUICE_TRY_ASSIGN(auto servers, stream::Servers::open(addresses, options.aggregator()));
+  const auto daemon = std::make_unique<Daemon>(options, std::move(servers));
   SLUICE_TRY(daemon->run());
   // Without the destructors: they would wait for whoever reads a page slowly, and there is nothing
   // to save.

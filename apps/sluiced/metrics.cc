@@ -86,7 +86,7 @@ std::string metrics_text(const Snapshot& snapshot) {
     single(text, fmt::format("{}_total", row.name), "counter", row.help,
            snapshot.counters.*row.value);
   }
-  single(text, "cpu_seconds_total", "counter", "Processor time of the thread that serves.",
+  single(text, "cpu_seconds_total", "counter", "Processor time of the threads that serve.",
          snapshot.cpu_seconds);
   single(text, "jobs", "gauge", "Jobs here.", snapshot.jobs.size());
   single(text, "jobs_max", "gauge", "Jobs that are accepted.", snapshot.jobs_max);

@@ -49,16 +49,17 @@ void add_number(CLI::App& app, const char* flag, std::uint64_t& value, std::uint
 
 void add_flags(CLI::App& app, Options& options) {
   app.add_option("--listen", options.listen,
-                 fmt::format("UDP address of workers: host, host:port or [IPv6]:port; port 0: any "
-                             "[{}]", options.listen))
+                 fmt::format("UDP addresses for workers, comma separated: host, host:port, "
+                             "host:port-port or [IPv6]:port; a thread each; port 0: any [{}]",
+                             options.listen))
       ->take_last();
   app.add_option("--http", options.http,
                  "TCP address of /metrics, /healthz and /jobs, or off [off]")
       ->take_last();
   add_number(app, "jobs-max", options.jobs_max, 1, 65536, "Jobs at a time");
-  add_number(app, "slots-max", options.slots_max, 1, 1u << 24, "Slots of all jobs together");
+  add_number(app, "slots-max", options.slots_max, 1, 1u << 24, "Slots of all jobs together, per address");
   add_number(app, "memory-max", options.memory_max, 1u << 20, std::uint64_t{1} << 40,
-             "Bytes of the slots of one job");
+             "Bytes of all slots of all jobs");
   add_number(app, "frame-size", options.frame_size, kFrameSizeLeast, wire::kFrameSizeMax,
              "Bytes of the largest datagram that is taken");
   add_number(app, "lease", options.lease_seconds, 1, kSecondsMax,
@@ -69,6 +70,8 @@ void add_flags(CLI::App& app, Options& options) {
              "Seconds a job waits before the log says for whom, and again");
   app.set_config("--config", "", "File of these flags, as in `jobs-max = 8`, a line each")
       ->take_last();
+  // Commas are part of a list of addresses, which is one value.
+  app.get_config_formatter_base()->arrayDelimiter('\x1f');
   app.allow_config_extras(CLI::config_extras_mode::error);
 }
 

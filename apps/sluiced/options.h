@@ -17,7 +17,7 @@ struct Options {
   std::string http = "off";
   std::uint64_t jobs_max = 64;
   std::uint64_t slots_max = 8192;
-  std::uint64_t memory_max = std::uint64_t{1} << 30;  // bytes, of one job's slots
+  std::uint64_t memory_max = std::uint64_t{1} << 30;  // bytes, of all slots of all jobs
   std::uint64_t frame_size = 9000;                    // bytes
   std::uint64_t lease_seconds = 60;
   std::uint64_t drain_seconds = 30;

@@ -125,6 +125,14 @@ TEST(SluicedOptions, FlagsGoBeforeVariablesAndTheseBeforeTheFile) {
   EXPECT_EQ(options->lease_seconds, 1u);
 }
 
+TEST(SluicedOptions, AListOfAddressesIsOneValueOfTheFile) {
+  const ConfigFile file("listen = 10.0.0.1:5,10.0.0.1:7-9\njobs-max = 3\n");
+  const auto options = parse({"--config", file.path()});
+  ASSERT_TRUE(options) << options.error().message;
+  EXPECT_EQ(options->listen, "10.0.0.1:5,10.0.0.1:7-9");
+  EXPECT_EQ(options->jobs_max, 3u);
+}
+
 TEST(SluicedOptions, AVariableMayNameTheFile) {
   const ConfigFile file("# a comment\nlisten = 127.0.0.1:7\nhttp = \"[::1]:8\"\n");
   const auto options = parse({}, {{"SLUICED_CONFIG", file.path()}});

@@ -1,4 +1,4 @@
-// One run over loopback, of a plain UDP echo or of carrier `stream`, and what it took.
+// One run over loopback, of a UDP echo or of carrier `stream`, and what it took.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ inline constexpr std::uint32_t kLanes = 65536;  // of 32 bits, per ticket
 struct Workload {
   std::uint32_t workers = 2;
   std::uint32_t frame = 1472;   // bytes of a datagram, at most
-  std::uint32_t window = 64;    // datagrams that a worker of the echo has on their way
+  std::uint32_t window = 64;    // datagrams that a worker of an echo has on their way
   std::uint64_t tickets = 1024;  // per worker
 
   [[nodiscard]] std::uint64_t elements() const { return tickets * kLanes; }  // of a worker
@@ -27,7 +27,10 @@ struct Run {
 };
 
 // A server thread sends every datagram back to its sender. Workers keep the window full.
-Checked<Run> run_echo(const Workload& workload);
+// Plain: a call of recvfrom and one of sendto per datagram, as anybody would write it.
+Checked<Run> run_plain(const Workload& workload);
+// Trains: through the carrier's sockets code, many per call, cut and joined by the kernel.
+Checked<Run> run_trains(const Workload& workload);
 
 // An aggregator's thread sums wrap_sum{32} rounds of the same elements for the workers' ports.
 // Code::mismatch: a sum is wrong.

@@ -2,6 +2,9 @@
 // always.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace sluice::protocol {
@@ -27,5 +30,15 @@ struct Counters {
   std::uint64_t up_bytes = 0;       // payload of accepted contributions
   std::uint64_t down_bytes = 0;     // payload of result frames
 };
+
+// Of counters that are nothing but numbers.
+template <class Counted>
+void add(const Counted& from, Counted& into) {
+  using Numbers = std::array<std::uint64_t, sizeof(Counted) / sizeof(std::uint64_t)>;
+  const auto more = std::bit_cast<Numbers>(from);
+  auto sums = std::bit_cast<Numbers>(into);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
+  into = std::bit_cast<Counted>(sums);
+}
 
 }  // namespace sluice::protocol

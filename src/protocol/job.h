@@ -12,6 +12,7 @@
 
 #include "base/aligned_buffer.h"
 #include "protocol/counters.h"
+#include "protocol/job_report.h"
 #include "protocol/outbox.h"
 #include "protocol/slot_rule.h"
 #include "protocol/time.h"
@@ -30,21 +31,6 @@ struct JobTerms {
   std::size_t receive_buffer = 0;
   std::size_t memory_max = 0;     // for the job's slots
   SlotRule rule = &slot_rule;
-};
-
-// For a person: who is waited for.
-struct JobReport {
-  std::uint64_t id = 0;
-  std::uint32_t workers = 0;
-  std::uint32_t slots = 0;
-  std::uint64_t joined = 0;   // bits
-  std::uint64_t missing = 0;  // of the job while it forms, else of the oldest chunk that waits
-  bool is_forming = false;
-  bool is_waiting = false;    // some chunk waits
-  std::uint32_t slot = 0;     // of that chunk
-  std::uint32_t chunk = 0;
-  Time since{};               // when its first contribution came
-  std::string terms;
 };
 
 class Job {

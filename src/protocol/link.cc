@@ -15,6 +15,8 @@ namespace {
 // Sizes that are tried for datagrams, in this order from the wanted one on: jumbo frames, plain
 // Ethernet under IPv6 and IPv4 or in a tunnel, the least that IPv6 promises.
 constexpr std::array<std::uint32_t, 5> kFrameSizes{8952, 4048, 1452, 1372, 1232};
+// Nobody answers them, and slots stay leased if none arrives.
+constexpr std::size_t kLeaves = 3;
 constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(500);
@@ -158,7 +160,9 @@ std::size_t Link::send(Time now, std::span<Outgoing> out) {
   std::size_t count = 0;
   if (state_ == State::joining) send_joins(now, out, count);
   if (state_ == State::leaving && was_open() && !out.empty()) {
-    fill(out[count++], {.kind = wire::Kind::leave}, {});
+    while (count < std::min(kLeaves, out.size())) {
+      fill(out[count++], {.kind = wire::Kind::leave}, {});
+    }
     state_ = State::left;
   }
   if (state_ != State::open) return count;

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/random.h"
+#include "protocol/counters.h"
 
 namespace sluice::protocol {
 namespace {
@@ -206,20 +207,7 @@ std::string Worker::explain() const {
 
 LinkCounters Worker::counters() const {
   LinkCounters sum;
-  for (const Link& link : links_) {
-    const LinkCounters& one = link.counters();
-    sum.sent += one.sent;
-    sum.sent_bytes += one.sent_bytes;
-    sum.received += one.received;
-    sum.received_bytes += one.received_bytes;
-    sum.retransmits += one.retransmits;
-    sum.asks += one.asks;
-    sum.timeouts += one.timeouts;
-    sum.waits += one.waits;
-    sum.results += one.results;
-    sum.ignored += one.ignored;
-    sum.joins += one.joins;
-  }
+  for (const Link& link : links_) add(link.counters(), sum);
   return sum;
 }
 

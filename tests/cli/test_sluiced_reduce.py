@@ -24,6 +24,11 @@ class Reduce(SluicedTest):
     def test_two_aggregators_give_the_bytes_of_local(self):
         self.check_every_codec(Daemon(self), Daemon(self))
 
+    def test_two_ports_of_one_daemon_give_the_bytes_of_local(self):
+        daemon = Daemon(self, listen="127.0.0.1:0,127.0.0.1:0")
+        self.assertEqual(len(daemon.udp.split(",")), 2)
+        self.check_every_codec(daemon)
+
     def test_steps_with_feedback_and_small_frames(self):
         daemon = Daemon(self, "--frame-size", "1200", "--slots-max", "1050")
         self.check_pair([daemon], "--codec", "tide:bits=2", "--feedback", "ef", "--steps", "5")

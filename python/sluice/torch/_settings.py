@@ -10,8 +10,8 @@ from typing import Any, Mapping, Sequence
 PREFIX = "SLUICE_"
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
-OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATORS", "SLUICE_JOB",
-          "SLUICE_LAB", "SLUICE_LAB_INTERFACE")
+OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATORS",
+          "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB", "SLUICE_LAB", "SLUICE_LAB_INTERFACE")
 
 
 def _patterns(text: str) -> tuple[str, ...]:

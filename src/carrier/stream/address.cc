@@ -13,6 +13,8 @@
 namespace sluice::stream {
 namespace {
 
+constexpr unsigned kRangeMax = 64;  // ports
+
 Problem refused(std::string_view text, std::string_view why) {
   return {Code::invalid_argument,
           fmt::format("address '{}': {}; accepted: host, host:port or [IPv6]:port", text, why)};
@@ -39,6 +41,39 @@ Checked<Split> split(std::string_view text) {
   return Split{std::string(text.substr(0, colon)), text.substr(colon + 1)};
 }
 
+Checked<unsigned> port_of(std::string_view text, std::string_view digits) {
+  unsigned port = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end || port > 65535) {
+    return refused(text, fmt::format("port '{}' is not 0 to 65535", digits));
+  }
+  return port;
+}
+
+// One, or those of a range of ports.
+Verdict resolve_range(std::string_view text, std::vector<SocketAddress>& into) {
+  SLUICE_TRY_ASSIGN(const Split parts, split(text));
+  const std::size_t dash = parts.port.find('-');
+  if (dash == std::string_view::npos) {
+    SLUICE_TRY_ASSIGN(const SocketAddress address, resolve(text));
+    into.push_back(address);
+    return Nothing{};
+  }
+  SLUICE_TRY_ASSIGN(const unsigned first, port_of(text, parts.port.substr(0, dash)));
+  SLUICE_TRY_ASSIGN(const unsigned last, port_of(text, parts.port.substr(dash + 1)));
+  if (first == 0 || last < first || last - first >= kRangeMax) {
+    return refused(text, fmt::format("ports {} to {} are not 1 to {} that count up", first, last,
+                                     kRangeMax));
+  }
+  const std::string_view host = text.substr(0, text.size() - parts.port.size());
+  for (unsigned port = first; port <= last; ++port) {
+    SLUICE_TRY_ASSIGN(const SocketAddress address, resolve(fmt::format("{}{}", host, port)));
+    into.push_back(address);
+  }
+  return Nothing{};
+}
+
 }  // namespace
 
 Checked<SocketAddress> resolve(std::string_view text, std::uint16_t port_default) {
@@ -46,11 +81,7 @@ Checked<SocketAddress> resolve(std::string_view text, std::uint16_t port_default
   if (parts.host.empty()) return refused(text, "no host");
   unsigned port = port_default;
   if (!parts.port.empty()) {
-    const auto [end, error] =
-        std::from_chars(parts.port.data(), parts.port.data() + parts.port.size(), port);
-    if (error != std::errc() || end != parts.port.data() + parts.port.size() || port > 65535) {
-      return refused(text, fmt::format("port '{}' is not 0 to 65535", parts.port));
-    }
+    SLUICE_TRY_ASSIGN(port, port_of(text, parts.port));
   }
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -72,8 +103,7 @@ Checked<std::vector<SocketAddress>> resolve_list(std::string_view text) {
   std::vector<SocketAddress> addresses;
   while (true) {
     const std::size_t comma = text.find(',');
-    SLUICE_TRY_ASSIGN(const SocketAddress address, resolve(text.substr(0, comma)));
-    addresses.push_back(address);
+    SLUICE_TRY(resolve_range(text.substr(0, comma), addresses));
     if (comma == std::string_view::npos) return addresses;
     text = text.substr(comma + 1);
   }

@@ -23,7 +23,7 @@ struct SocketAddress {
 
 // "host", "host:port", "[v6]:port"; names are looked up.
 Checked<SocketAddress> resolve(std::string_view text, std::uint16_t port_default = kPortDefault);
-// "a:1,b:2": at least one.
+// "a:1,b:2", and "a:1-4" for four ports of a host: at least one.
 Checked<std::vector<SocketAddress>> resolve_list(std::string_view text);
 
 // IPv4 as mapped into IPv6.

@@ -45,6 +45,22 @@ TEST(Address, ListsAreSeparatedByCommas) {
   EXPECT_FALSE(resolve_list("127.0.0.1:1,").has_value());
 }
 
+TEST(Address, ARangeOfPortsIsAListOfThem) {
+  const auto list = resolve_list("127.0.0.1:9-11,[::1]:7-7");
+  ASSERT_TRUE(list.has_value());
+  ASSERT_EQ(list->size(), 4u);
+  EXPECT_EQ(text_of((*list)[0]), "127.0.0.1:9");
+  EXPECT_EQ(text_of((*list)[2]), "127.0.0.1:11");
+  EXPECT_EQ(text_of((*list)[3]), "[::1]:7");
+  for (const std::string text : {"127.0.0.1:9-", "127.0.0.1:-9", "127.0.0.1:9-8", "127.0.0.1:0-3",
+                                 "127.0.0.1:1-65", "127.0.0.1:65530-65536", "127.0.0.1:1-2-3"}) {
+    const auto refused = resolve_list(text);
+    ASSERT_FALSE(refused.has_value()) << text;
+    EXPECT_NE(refused.error().message.find("'" + text + "'"), std::string::npos);
+  }
+  EXPECT_FALSE(resolve("127.0.0.1:9-11").has_value()) << "one address is wanted";
+}
+
 TEST(Address, TheProtocolTellsThemApart) {
   const std::array texts{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.2:1", "[::1]:1", "[::2]:1"};
   for (const char* a : texts) {

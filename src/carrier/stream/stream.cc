@@ -17,7 +17,7 @@
 #include "base/random.h"
 #include "carrier/stream/clock.h"
 #include "carrier/stream/port.h"
-#include "carrier/stream/server.h"
+#include "carrier/stream/servers.h"
 #include "round/lists.h"
 
 namespace sluice::stream {
@@ -88,22 +88,34 @@ protocol::LinkOptions link_of(const WorldOptions& options, std::uint32_t rank, s
 
 // --- all in this process ---
 
+// How many aggregators are started where none is named: beside as many workers one thread each
+// would only take turns.
+Checked<std::uint32_t> aggregators_here() {
+  constexpr std::uint32_t kMost = 64;
+  if (!variable("SLUICE_AGGREGATOR_THREADS").empty()) {
+    return number_of("SLUICE_AGGREGATOR_THREADS", 1, kMost);
+  }
+  return std::clamp(std::thread::hardware_concurrency() / 8, 1u, 4u);
+}
+
 class WholeWorld final : public World {
  public:
-  explicit WholeWorld(std::unique_ptr<Server> server)
-      : server_(std::move(server)), thread_([this] { static_cast<void>(server_->run()); }) {}
+  explicit WholeWorld(std::unique_ptr<Servers> servers)
+      : servers_(std::move(servers)), thread_([this] { static_cast<void>(servers_->run()); }) {}
   ~WholeWorld() override {
     ports_.clear();
-    server_->stop();
+    servers_->stop();
     thread_.join();
   }
 
   static Checked<std::unique_ptr<World>> make(const WorldOptions& options) {
     SLUICE_TRY_ASSIGN(const SocketAddress any, resolve("127.0.0.1:0"));
-    SLUICE_TRY_ASSIGN(auto server, Server::open(any, {}));
+    SLUICE_TRY_ASSIGN(const std::uint32_t count, aggregators_here());
+    const std::vector<SocketAddress> wanted(count, any);
+    SLUICE_TRY_ASSIGN(auto servers, Servers::open(wanted, {}));
     SLUICE_TRY_ASSIGN(const std::uint64_t job, draw());
-    auto world = std::make_unique<WholeWorld>(std::move(server));
-    const std::array aggregators{world->server_->address()};
+    auto world = std::make_unique<WholeWorld>(std::move(servers));
+    const std::vector<SocketAddress> aggregators = world->servers_->addresses();
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
       SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
       SLUICE_TRY_ASSIGN(auto port, Port::open(link_of(options, rank, job, life), aggregators));
@@ -129,11 +141,11 @@ class WholeWorld final : public World {
     return *ports_[rank];
   }
   [[nodiscard]] std::span<const std::uint32_t> here() const override { return here_; }
-  [[nodiscard]] double combine_seconds() const override { return server_->cpu_seconds(); }
+  [[nodiscard]] double combine_seconds() const override { return servers_->cpu_seconds(); }
   [[nodiscard]] WorldCounters counters() const override {
     std::uint64_t retransmits = 0;
     for (const auto& port : ports_) retransmits += port->counters().retransmits;
-    return {.retransmits = retransmits, .aggregator_cpu_seconds = server_->cpu_seconds()};
+    return {.retransmits = retransmits, .aggregator_cpu_seconds = servers_->cpu_seconds()};
   }
   Verdict meet(std::span<double>) override { return Nothing{}; }
   Verdict plain_sum(std::span<float>) override {
@@ -141,7 +153,7 @@ class WholeWorld final : public World {
   }
 
  private:
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<Servers> servers_;
   std::thread thread_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<std::uint32_t> here_;

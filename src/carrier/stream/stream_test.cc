@@ -53,27 +53,30 @@ std::string play(Carrier& port, const sim::PlannedExchange& exchange, std::uint6
   return "";
 }
 
-TEST(Stream, EveryReductionGivesTheReferencesBytes) {
-  for (const std::uint32_t workers : {1u, 2u, 5u}) {
-    sim::Scenario scenario;
-    scenario.seed = workers;
-    scenario.workers = workers;
-    scenario.exchanges = 24;
-    scenario.lanes_max = 50'000;
-    const auto exchanges = sim::plan_exchanges(scenario, 0);
-    const auto world = world_of(workers);
-    std::vector<std::string> said(workers);
-    std::vector<std::thread> threads;
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      threads.emplace_back([&, rank] {
-        for (std::size_t i = 0; i < exchanges.size() && said[rank].empty(); ++i) {
-          said[rank] = play(world->port(rank), exchanges[i], i, rank, workers);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (std::uint32_t rank = 0; rank < workers; ++rank) EXPECT_EQ(said[rank], "") << rank;
+// Every reduction, on all workers of a world.
+void check_references_bytes(std::uint32_t workers) {
+  sim::Scenario scenario;
+  scenario.seed = workers;
+  scenario.workers = workers;
+  scenario.exchanges = 24;
+  scenario.lanes_max = 50'000;
+  const auto exchanges = sim::plan_exchanges(scenario, 0);
+  const auto world = world_of(workers);
+  std::vector<std::string> said(workers);
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (std::size_t i = 0; i < exchanges.size() && said[rank].empty(); ++i) {
+        said[rank] = play(world->port(rank), exchanges[i], i, rank, workers);
+      }
+    });
   }
+  for (std::thread& thread : threads) thread.join();
+  for (std::uint32_t rank = 0; rank < workers; ++rank) EXPECT_EQ(said[rank], "") << rank;
+}
+
+TEST(Stream, EveryReductionGivesTheReferencesBytes) {
+  for (const std::uint32_t workers : {1u, 2u, 5u}) check_references_bytes(workers);
 }
 
 TEST(Stream, TheWorldCountsTheWorkOfItsAggregator) {
@@ -161,6 +164,33 @@ TEST(Stream, OptionsOfOtherCarriersAreRefused) {
   EXPECT_NE(refusal({.workers = 2, .fan_in = 2}).find("fan-in"), std::string::npos);
   EXPECT_NE(refusal({.workers = 2, .lost = [](const Arrival&) { return false; }}).find("--drop"),
             std::string::npos);
+}
+
+// Variables of the process, for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(Stream, SeveralAggregatorsInOneProcessGiveTheReferencesBytes) {
+  const Variable three("SLUICE_AGGREGATOR_THREADS", "3");
+  check_references_bytes(2);
+}
+
+TEST(Stream, ANumberOfAggregatorsThatCannotBeIsNamed) {
+  for (const char* value : {"0", "65", "two"}) {
+    const Variable number("SLUICE_AGGREGATOR_THREADS", value);
+    const auto world = make_world({.workers = 2});
+    ASSERT_FALSE(world.has_value());
+    EXPECT_EQ(world.error().message, std::string("environment variable SLUICE_AGGREGATOR_THREADS "
+                                                 "is '") + value + "'; accepted: 1 to 64");
+  }
 }
 
 TEST(Stream, TheServerCountsAndReports) {

@@ -1,0 +1,41 @@
+// Aggregators on sockets of one process, each with a thread and memory of its own: workers spread
+// their chunks over them as over aggregators of different hosts.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "carrier/stream/server.h"
+
+namespace sluice::stream {
+
+class Servers {
+  struct Token {};  // open() makes them
+
+ public:
+  // Listens at once; run() serves. Memory is for all together, the rest for each.
+  static Checked<std::unique_ptr<Servers>> open(std::span<const SocketAddress> addresses,
+                                                protocol::AggregatorOptions options);
+  Servers(Token, std::vector<std::unique_ptr<Server>> servers);
+
+  // The first on this thread, with its tick, and the others on theirs, until all have ended as
+  // Server::run says. One that fails ends all.
+  Status run(const std::function<void()>& tick = nullptr);
+  // Any thread, and signal handlers.
+  void stop();
+  void drain();
+
+  // Any thread: of all together.
+  [[nodiscard]] std::vector<SocketAddress> addresses() const;
+  [[nodiscard]] protocol::Counters counters() const;
+  [[nodiscard]] std::vector<protocol::JobReport> reports() const;
+  [[nodiscard]] double cpu_seconds() const;
+
+ private:
+  std::vector<std::unique_ptr<Server>> servers_;
+};
+
+}  // namespace sluice::stream

@@ -1,0 +1,32 @@
+// What an aggregator tells a person about a job.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/time.h"
+
+namespace sluice::protocol {
+
+// Who is waited for.
+struct JobReport {
+  std::uint64_t id = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t slots = 0;
+  std::uint64_t joined = 0;   // bits
+  std::uint64_t missing = 0;  // of the job while it forms, else of the oldest chunk that waits
+  bool is_forming = false;
+  bool is_waiting = false;    // some chunk waits
+  std::uint32_t slot = 0;     // of that chunk
+  std::uint32_t chunk = 0;
+  Time since{};               // when its first contribution came
+  std::string terms;
+};
+
+// Reports of several aggregators that serve the same jobs, one for each job: who is missing
+// anywhere, and the chunk that has waited longest.
+std::vector<JobReport> merged(std::span<const JobReport> reports);
+
+}  // namespace sluice::protocol
