@@ -172,9 +172,9 @@ void Cluster::flush(std::uint32_t number) {
   }
 }
 
-// Whoever sends a chunk has the result of the one before, which exists when all have sent theirs: so
-// nobody is more than one chunk of a slot ahead of anybody (I3), and all have what a version held
-// before it is begun anew (I4).
+// Whoever sends a chunk has the result of the one before, which exists when all have sent theirs:
+// so nobody is more than one chunk of a slot ahead of anybody (I3), and all have what a version
+// held before it is begun anew (I4).
 void Cluster::check_order(const Player& player, std::uint32_t aggregator,
                           const protocol::Outgoing& out) {
   const auto frame = wire::parse(joined(out.header, out.payload));

@@ -25,9 +25,10 @@ struct Outcome {
   [[nodiscard]] bool holds() const { return violation.empty(); }
 };
 
-// I1 and I2: every answer has the bytes that the reference gives, on every worker. I3, I4: nobody is
-// ahead by more than one chunk of a slot. I5, I7: what the aggregators counted adds up. I6: everything ends within the scenario's patience. I8: jobs do not
-// touch each other. I9: answers say who was counted. With a killed worker: the others say who is missing, nothing else goes wrong.
+// I1 and I2: every answer has the bytes that the reference gives, on every worker. I3, I4: nobody
+// is ahead by more than one chunk of a slot. I5, I7: what the aggregators counted adds up. I6:
+// everything ends within the scenario's patience. I8: jobs do not touch each other. I9: answers say
+// who was counted. With a killed worker: the others say who is missing, nothing else goes wrong.
 Outcome play(const Scenario& scenario);
 
 }  // namespace sluice::sim

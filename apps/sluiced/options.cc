@@ -50,14 +50,16 @@ void add_number(CLI::App& app, const char* flag, std::uint64_t& value, std::uint
 void add_flags(CLI::App& app, Options& options) {
   app.add_option("--listen", options.listen,
                  fmt::format("UDP addresses for workers, comma separated: host, host:port, "
-                             "host:port-port or [IPv6]:port; a thread each; port 0: any [{}]",
+                             "host:port-port or [IPv6]:port; a thread each; port 0: any "
+                             "[{}]",
                              options.listen))
       ->take_last();
   app.add_option("--http", options.http,
                  "TCP address of /metrics, /healthz and /jobs, or off [off]")
       ->take_last();
   add_number(app, "jobs-max", options.jobs_max, 1, 65536, "Jobs at a time");
-  add_number(app, "slots-max", options.slots_max, 1, 1u << 24, "Slots of all jobs together, per address");
+  add_number(app, "slots-max", options.slots_max, 1, 1u << 24,
+             "Slots of all jobs together, per address");
   add_number(app, "memory-max", options.memory_max, 1u << 20, std::uint64_t{1} << 40,
              "Bytes of all slots of all jobs");
   add_number(app, "frame-size", options.frame_size, kFrameSizeLeast, wire::kFrameSizeMax,

@@ -39,7 +39,8 @@ class Congestion {
     }
     // The link is full. A window that fills long queues, too, delays everybody.
     threshold_ = std::min(threshold_, window_);
-    if (queues == Queues::long_) window_ = std::max(window_ - 1.0 / window_, std::min(window_, kKept));
+    if (queues == Queues::some) return;
+    window_ = std::max(window_ - 1.0 / window_, std::min(window_, kKept));
   }
   // Of a frame with this number; frames sent before the last decrease are of the same event.
   void lost(std::uint64_t serial, std::uint64_t serial_next) {

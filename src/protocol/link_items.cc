@@ -261,7 +261,9 @@ void Link::learn(const Slot& slot, bool is_repeated, Time now) {
   }
   const Time mean = round_trip_.mean();
   const Time full = 3 * round_trip_.least() + kQueueMost;
-  congestion_.answered(mean < full ? Queues::empty : mean < 2 * full ? Queues::some : Queues::long_);
+  congestion_.answered(mean < full       ? Queues::empty
+                       : mean < 2 * full ? Queues::some
+                                         : Queues::long_);
   pace_.set(congestion_.window(), round_trip_.mean());
 }
 
