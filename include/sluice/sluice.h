@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define SLUICE_ABI_VERSION 2
+#define SLUICE_ABI_VERSION 3
 
 typedef enum sluice_code {
   SLUICE_OK = 0,
@@ -278,6 +278,46 @@ typedef struct sluice_report {
   double exact_energy; /* … and |exact mean|^2 */
 } sluice_report;
 void sluice_parcel_report(const sluice_parcel* parcel, sluice_report* report);
+
+/* ---- Aggregators and ports: parcels over carrier `stream` ---------------------------------- */
+
+/* What sums for the workers of a job, on threads of its own. */
+typedef struct sluice_aggregator sluice_aggregator;
+
+/* At UDP addresses such as "10.0.0.1:0" (any port), comma separated, a thread for each.
+ * SLUICE_INVALID_ARGUMENT: no addresses. SLUICE_UNAVAILABLE, SLUICE_FAILED: they cannot be had. */
+sluice_code sluice_aggregator_start(const char* addresses, sluice_aggregator** aggregator);
+/* Where it listens, with the ports that were given, comma separated. Lives as long as it does. */
+const char* sluice_aggregator_addresses(const sluice_aggregator* aggregator);
+/* Ends it when the workers of all its jobs have left, or after `patience` seconds. NULL is fine. */
+void sluice_aggregator_free(sluice_aggregator* aggregator, double patience);
+
+/* One worker's end of a job at aggregators; rank and workers are the memory's. */
+typedef struct sluice_port sluice_port;
+
+/* Joins the job and returns when all workers have: they call it at the same time, with the same
+ * aggregators (comma separated, in the same order), job and window, which is how many chunks are
+ * on their way at a time. SLUICE_TIMEOUT: after `timeout` seconds, which parcels take at most, too;
+ * the message names who is missing. SLUICE_MISMATCH: workers that do not want the same. */
+sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uint64_t job,
+                             uint32_t window, double timeout, sluice_port** port);
+/* Leaves the job. Before its memory. NULL is fine. */
+void sluice_port_free(sluice_port* port);
+
+/* Averages a parcel; returns when all means are written. Ports of one memory may run on several
+ * threads, each on one. Codes as of sluice_parcel_begin and sluice_parcel_next, and SLUICE_TIMEOUT;
+ * but for SLUICE_INVALID_ARGUMENT the port is of no use after an error. */
+sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
+                            size_t job_count);
+/* Of the parcel that just finished. */
+void sluice_port_report(const sluice_port* port, sluice_report* report);
+
+typedef struct sluice_traffic {
+  uint64_t sent_bytes; /* of datagrams, without UDP and IP headers */
+  uint64_t received_bytes;
+  uint64_t retransmits; /* contributions that were sent again */
+} sluice_traffic;
+void sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic);
 
 /* ---- Exchanges: bare rounds --------------------------------------------------------------- */
 

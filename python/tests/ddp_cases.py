@@ -40,6 +40,8 @@ def the_layout_of_buckets_lanes_and_parcels_changes_nothing(rank, size):
         "four lanes": {"lanes": 4, "ddp": tiny},
         "small parcels": {"parcel": 4096},
         "small parcels, four lanes": {"parcel": 4096, "lanes": 4, "ddp": tiny},
+        "aggregators on all ranks": {"carrier": "stream", "ddp": tiny},
+        "aggregators, one lane, small parcels": {"carrier": "stream", "lanes": 1, "parcel": 4096},
     }
     ends, buckets = {}, {}
     for name, layout in layouts.items():

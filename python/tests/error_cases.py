@@ -90,6 +90,8 @@ BAD_VALUES = {
     "check_every": (-1, 2**31 + 1, "x"),
     "probe_every": (-1, 2**31 + 1, "x"),
     "backend": ("mpi", "GLOO", 3),
+    "carrier": ("pigeon", "local", 3),
+    "aggregators": (5, 1.5),
 }
 
 

@@ -61,8 +61,8 @@ def fault_at_second_bucket(handle, fault):
     state.submit = watched
 
 
-def between_buckets(rank, fault, victim=VICTIM):
-    ddp, handle = make()
+def between_buckets(rank, fault, victim=VICTIM, **options):
+    ddp, handle = make(**options)
     if rank == victim:
         fault_at_second_bucket(handle, fault)
     return survive(ddp, rank)
@@ -70,6 +70,10 @@ def between_buckets(rank, fault, victim=VICTIM):
 
 def killed_between_buckets(rank, size):
     return between_buckets(rank, die)
+
+
+def killed_with_its_aggregator(rank, size):
+    return between_buckets(rank, die, carrier="stream")
 
 
 def rank_0_killed_between_buckets(rank, size):

@@ -229,6 +229,10 @@ def _run_one(store, number, name, rank, size):
     try:
         dist.init_process_group("gloo", store=dist.PrefixStore(f"case/{number}", store), rank=rank,
                                 world_size=size, timeout=datetime.timedelta(seconds=TIMEOUT))
+        # Nor does anybody leave, which a case may do at once, before all are connected.
+        store.set(f"up/{number}/{rank}", "1")
+        store.wait([f"up/{number}/{other}" for other in range(size)],
+                   datetime.timedelta(seconds=TIMEOUT))
         value = getattr(importlib.import_module(module), function)(rank, size)
         report = Report("ok", value=value)
         json.dumps(value)

@@ -19,6 +19,7 @@ LAUNCHES_AT_ONCE = 4  # they wait more than they work
 KILLED, FAILED, STOPPED = "died of signal 9", "the disk is full", "was killed by the launcher,"
 PLAN = {
     "killed_between_buckets": (3, VICTIM, KILLED),
+    "killed_with_its_aggregator": (3, VICTIM, KILLED),
     "rank_0_killed_between_buckets": (3, 0, KILLED),
     "rank_0_killed_with_the_store": (3, 0, KILLED),
     "killed_while_attaching": (3, VICTIM, KILLED),
@@ -68,6 +69,9 @@ class Faults(unittest.TestCase):
 
     def test_a_rank_that_is_killed_is_named_with_operation_bucket_and_step(self):
         self.check_missing("killed_between_buckets", "bucket [01]", "all-(to-all|gather|reduce)")
+
+    def test_a_rank_that_is_killed_and_its_aggregator_with_it_is_named(self):
+        self.check_missing("killed_with_its_aggregator", "bucket [01]")
 
     def test_rank_0_that_is_killed_is_named_too(self):
         self.check_missing("rank_0_killed_between_buckets", "bucket [01]",

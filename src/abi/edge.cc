@@ -73,6 +73,16 @@ sluice_stats stats_from(const Stats& stats) {
           stats.chunks, stats.encode_seconds, stats.decode_seconds};
 }
 
+sluice_report report_from(const ParcelReport& report) {
+  return {stats_from(report.stats), report.digest, report.infinite, report.error_energy,
+          report.exact_energy};
+}
+
+ParcelOrder order_from(const sluice_order& order) {
+  return {order.step,  order.sequence,    order.part,
+          order.parts, order.digest != 0, order.probe != 0};
+}
+
 Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count) {
   if (jobs == nullptr && count != 0) return null("jobs", "an array of job_count jobs");
   std::vector<Job> made;

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "catalog/codecs.h"
+#include "group/cargo.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "group/options.h"
@@ -36,6 +37,8 @@ Problem null(const char* name, const char* accepted);
 
 Checked<GroupOptions> options_from(const sluice_options* options);
 sluice_stats stats_from(const Stats& stats);
+sluice_report report_from(const ParcelReport& report);
+ParcelOrder order_from(const sluice_order& order);
 inline std::vector<Tensor> tensors_from(const sluice_tensor* tensors, std::size_t count) {
   std::vector<Tensor> made;
   for (std::size_t i = 0; i < count; ++i) {

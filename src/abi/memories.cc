@@ -146,9 +146,7 @@ sluice_code sluice_parcel_begin(sluice_parcel* parcel, const sluice_order* order
   if (!turn) return report(turn);
   const auto parsed = sluice::abi::jobs_from(jobs, job_count);
   if (!parsed) return report(parsed.error());
-  const sluice::ParcelOrder wanted{order->step,  order->sequence,    order->part,
-                                   order->parts, order->digest != 0, order->probe != 0};
-  const Verdict begun = parcel->parcel.begin(wanted, *parsed);
+  const Verdict begun = parcel->parcel.begin(sluice::abi::order_from(*order), *parsed);
   if (begun) parcel->at = At::begun;
   return report(begun);
 }
@@ -237,9 +235,7 @@ void sluice_parcel_abandon(sluice_parcel* parcel) {
 }
 
 void sluice_parcel_report(const sluice_parcel* parcel, sluice_report* into) {
-  const sluice::ParcelReport& from = parcel->parcel.report();
-  *into = {sluice::abi::stats_from(from.stats), from.digest, from.infinite, from.error_energy,
-           from.exact_energy};
+  *into = sluice::abi::report_from(parcel->parcel.report());
 }
 
 }  // extern "C"

@@ -2,13 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <bit>
-
+#include "base/bytes.h"
 #include "base/float_environment.h"
-#include "base/random.h"
-
 
 namespace sluice {
 namespace {
@@ -16,110 +11,18 @@ namespace {
 // Steps this small (scales) take one trip instead of two; half a millisecond at 1 Gb/s.
 constexpr std::uint64_t kWholeMax = std::uint64_t{64} << 10;
 
-std::uint64_t digest_of(const Chunk& chunk) {
-  std::uint64_t digest = mix(chunk.piece.tensor.id, chunk.piece.offset);
-  // Four chains, because one would wait for its own multiplications.
-  std::array<std::uint64_t, 4> chains{1, 2, 3, 4};
-  std::size_t i = 0;
-  for (; i + 4 <= chunk.mean.size(); i += 4) {
-    for (std::size_t k = 0; k < 4; ++k) {
-      chains[k] = (chains[k] ^ std::bit_cast<std::uint32_t>(chunk.mean[i + k])) *
-                  0x9e3779b97f4a7c15u;
-      chains[k] ^= chains[k] >> 32;
-    }
-  }
-  for (; i < chunk.mean.size(); ++i) {
-    digest = mix(digest, std::bit_cast<std::uint32_t>(chunk.mean[i]));
-  }
-  for (const std::uint64_t chain : chains) digest = mix(digest, chain);
-  return digest;
-}
-
-std::uint64_t count_infinite(std::span<const float> values) {
-  constexpr std::uint32_t kExponent = 0x7f800000u;
-  std::uint32_t count = 0;
-  for (const float value : values) {
-    count += (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
-  }
-  return count;
-}
-
 }  // namespace
 
 Parcel::Parcel(Memory& memory, const Codec& exact)
-    : memory_(memory),
-      exact_(exact),
-      fusion_(memory.options().rank, memory.options().workers, kWholeMax),
-      tally_(memory.tally_count()) {}
+    : cargo_(memory, exact),
+      fusion_(memory.options().rank, memory.options().workers, kWholeMax) {}
 
-Tensor Parcel::tensor_of(const Job& job) const {
-  if (job.tensor != kExactTensor) return memory_.tensors()[job.tensor];
-  return {.id = kExactTensor, .rows = 1, .cols = job.gradient.size()};
-}
-
-Verdict Parcel::check(std::span<const Job> jobs) const {
-  const auto invalid = [](std::string message) {
-    return Problem{Code::invalid_argument, std::move(message)};
-  };
-  if (busy_ != 0) return invalid("parcel: one is in flight; accepted: begin after it finished");
-  if (order_.parts < 1 || order_.part >= order_.parts) {
-    return invalid(fmt::format("parcel: part {} of {}; accepted: a part below the parts",
-                               order_.part, order_.parts));
-  }
-  for (const Job& job : jobs) {
-    if (job.tensor != kExactTensor && job.tensor >= memory_.tensors().size()) {
-      return invalid(fmt::format("parcel: tensor {}; accepted: below {}, or exact", job.tensor,
-                                 memory_.tensors().size()));
-    }
-    if (job.gradient.size() != tensor_of(job).count() || job.mean.size() != job.gradient.size()) {
-      return invalid(fmt::format("parcel: a job of {} coordinates for tensor {} of {}",
-                                 job.gradient.size(), job.tensor, tensor_of(job).count()));
-    }
-  }
-  return Nothing{};
-}
-
-// The chunks of all jobs, laid end to end, and of them those of this part.
-void Parcel::plan(std::span<const Job> jobs) {
-  plan_.clear();
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const Tensor tensor = tensor_of(jobs[i]);
-    const bool exact = jobs[i].tensor == kExactTensor;
-    const Codec& codec = exact ? exact_ : memory_.codec();
-    const std::uint64_t whole =
-        exact ? fit_chunk(codec.plan(tensor, memory_.options().workers),
-                          memory_.options().chunk_count)
-              : memory_.chunk_count(tensor);
-    for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
-      plan_.push_back({&codec, i, at, std::min(whole, tensor.count() - at), false});
-    }
-  }
-  const std::size_t first = plan_.size() * order_.part / order_.parts;
-  const std::size_t last = plan_.size() * (order_.part + std::size_t{1}) / order_.parts;
-  plan_.erase(plan_.begin() + static_cast<std::ptrdiff_t>(last), plan_.end());
-  plan_.erase(plan_.begin(), plan_.begin() + static_cast<std::ptrdiff_t>(first));
-  if (!order_.probe) return;
-  // The probe's twin comes first, so that compare_probe() knows where to look.
-  const auto probed = std::find_if(plan_.begin(), plan_.end(), [&](const Planned& planned) {
-    return planned.codec == &memory_.codec();
-  });
-  if (probed == plan_.end()) return;
-  Planned twin = *probed;
-  twin.codec = &exact_;
-  twin.probe = true;
-  std::swap(*probed, plan_.front());
-  plan_.insert(plan_.begin(), twin);
-}
-
-void Parcel::reserve(std::span<const Job> jobs) {
+void Parcel::reserve() {
   std::size_t host = 0;
   std::size_t place = 0;
-  for (const Planned& planned : plan_) {
+  for (std::size_t i = 0; i < cargo_.count(); ++i) {
     FlightSize one;
-    one.cover(*planned.codec,
-              {tensor_of(jobs[planned.job]), planned.offset,
-               static_cast<std::uint32_t>(planned.count), memory_.options().rank,
-               memory_.options().workers});
+    one.cover(cargo_.codec(i), cargo_.piece(i));
     host += round_up(one.host, kAlignment);
     place += round_up(one.place, kAlignment);
   }
@@ -127,42 +30,15 @@ void Parcel::reserve(std::span<const Job> jobs) {
   grow(place_, place);
 }
 
-Chunk Parcel::chunk_of(const Planned& planned, const Job& job) {
-  auto gradient = job.gradient.subspan(planned.offset, planned.count);
-  auto mean = job.mean.subspan(planned.offset, planned.count);
-  if (planned.codec == &memory_.codec()) {
-    return memory_.chunk(order_.step, job.tensor, planned.offset, gradient, mean, tally_);
-  }
-  if (planned.probe) {
-    // What the codec encodes is the gradient and the residual; a copy, since the codec's mean may
-    // be written over the gradient.
-    probe_input_.assign(gradient.begin(), gradient.end());
-    const auto residual = memory_.residual(job.tensor);
-    for (std::size_t i = 0; i < probe_input_.size() && !residual.empty(); ++i) {
-      probe_input_[i] += residual[planned.offset + i];
-    }
-    probe_mean_.resize(probe_input_.size());
-    gradient = probe_input_;
-    mean = probe_mean_;
-  }
-  Chunk chunk;
-  chunk.piece = {tensor_of(job), planned.offset, static_cast<std::uint32_t>(planned.count),
-                 memory_.options().rank, memory_.options().workers};
-  chunk.key = chunk_key(memory_.options().seed, order_.step, chunk.piece.tensor.id);
-  chunk.gradient = gradient;
-  chunk.mean = mean;
-  return chunk;
-}
-
 Verdict Parcel::begin(const ParcelOrder& order, std::span<const Job> jobs) {
-  order_ = order;
-  SLUICE_TRY(check(jobs));
-  report_ = {};
-  std::fill(tally_.begin(), tally_.end(), std::uint64_t{0});
-  plan(jobs);
-  reserve(jobs);
+  if (busy_ != 0) {
+    return Problem{Code::invalid_argument,
+                   "parcel: one is in flight; accepted: begin after it finished"};
+  }
+  SLUICE_TRY(cargo_.load(order, jobs));
+  reserve();
   const FloatEnvironment environment;
-  if (const Status launched = launch(jobs); !launched) {
+  if (const Status launched = launch(); !launched) {
     const std::string message = explain(launched.error());
     abandon();
     return Problem{launched.error().code, message};
@@ -170,55 +46,41 @@ Verdict Parcel::begin(const ParcelOrder& order, std::span<const Job> jobs) {
   return Nothing{};
 }
 
-Status Parcel::launch(std::span<const Job> jobs) {
-  if (members_.size() < plan_.size()) members_.resize(plan_.size());
+Status Parcel::launch() {
+  if (members_.size() < cargo_.count()) members_.resize(cargo_.count());
   std::span<std::byte> host = host_.bytes();
   std::span<std::byte> place = place_.bytes();
-  busy_ = plan_.size();
-  for (std::size_t i = 0; i < plan_.size(); ++i) {
+  busy_ = cargo_.count();
+  for (std::size_t i = 0; i < cargo_.count(); ++i) {
     Member& member = members_[i];
-    member.chunk = chunk_of(plan_[i], jobs[plan_[i].job]);
-    const std::uint64_t digest = mix(memory_.digest(member.chunk), order_.sequence);
+    member.chunk = cargo_.chunk(i);
     Arena arena(host, place);
-    SLUICE_TRY(member.flight.begin(*plan_[i].codec, member.chunk, {i, digest}, fusion_,
-                                   report_.stats, arena));
+    SLUICE_TRY(member.flight.begin(cargo_.codec(i), member.chunk,
+                                   {i, cargo_.digest(member.chunk)}, fusion_,
+                                   cargo_.report().stats, arena));
     host = host.subspan(round_up(arena.host_used(), kAlignment));
     place = place.subspan(round_up(arena.place_used(), kAlignment));
     if (!member.flight.busy()) finish(member);
   }
-  if (busy_ == 0) memory_.count(tally_);
+  if (busy_ == 0) cargo_.unload();
   return ok();
 }
 
 Status Parcel::advance() {
   const FloatEnvironment environment;
-  for (std::size_t i = 0; i < plan_.size(); ++i) {
+  for (std::size_t i = 0; i < cargo_.count(); ++i) {
     Member& member = members_[i];
     if (!member.flight.busy()) continue;
-    SLUICE_TRY(member.flight.advance(fusion_, report_.stats));
+    SLUICE_TRY(member.flight.advance(fusion_, cargo_.report().stats));
     if (!member.flight.busy()) finish(member);
   }
-  if (busy_ != 0) return ok();
-  memory_.count(tally_);
-  compare_probe();
+  if (busy_ == 0) cargo_.unload();
   return ok();
 }
 
 void Parcel::finish(const Member& member) {
   --busy_;
-  report_.infinite += count_infinite(member.chunk.mean);
-  if (order_.digest) report_.digest += digest_of(member.chunk);
-}
-
-void Parcel::compare_probe() {
-  if (plan_.empty() || !plan_.front().probe) return;
-  const auto mean = members_[1].chunk.mean;
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    const double exact = probe_mean_[i];
-    const double error = mean[i] - exact;
-    report_.error_energy += error * error;
-    report_.exact_energy += exact * exact;
-  }
+  cargo_.arrived(member.chunk);
 }
 
 void Parcel::abandon() {
@@ -229,8 +91,9 @@ void Parcel::abandon() {
 
 std::string Parcel::explain(const Error& error) {
   const std::string cause = fusion_.explain({0, 0});
-  return fmt::format("step {}, parcel {}, worker {} of {}: {} ({}){}{}", order_.step,
-                     order_.sequence, memory_.options().rank, memory_.options().workers, error.what,
+  const GroupOptions& options = cargo_.memory().options();
+  return fmt::format("step {}, parcel {}, worker {} of {}: {} ({}){}{}", cargo_.order().step,
+                     cargo_.order().sequence, options.rank, options.workers, error.what,
                      name_of(error.code), cause.empty() ? "" : ": ", cause);
 }
 

@@ -88,7 +88,8 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
     start_step
         Steps before this one travel exactly.
     options
-        ``seed``, ``lanes``, ``parcel``, ``timeout``, ``check_every``, ``probe_every``, ``backend``.
+        ``seed``, ``lanes``, ``parcel``, ``timeout``, ``check_every``, ``probe_every``, ``backend``,
+        ``carrier`` (``"auto"``, ``"torch"`` or ``"stream"``), ``aggregators``.
 
     Raises
     ------

@@ -1,4 +1,5 @@
-"""Lanes: threads of our own, each with a process group, that move parcels through collectives.
+"""Lanes: threads of our own, each with a process group, that move parcels through collectives, or
+through aggregators.
 
 Parcel number k of a job runs on lane k modulo the number of lanes, so each process group sees its
 collectives in an order that depends on bucket, step, chunk and round alone.
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from sluice.torch import _native
 from sluice.torch._errors import SluiceError
 from sluice.torch._ranks import Ranks
+from sluice.torch._stream import Stream
 
 
 class Buffer:
@@ -60,6 +62,7 @@ class Figures:
         self.bytes_sent = 0
         self.bytes_received = 0
         self.collectives = 0
+        self.retransmits = 0  # through aggregators
         self.seconds = dict.fromkeys(("encode", "network", "combine", "decode"), 0.0)
 
 
@@ -237,3 +240,44 @@ class Lane:
         there = tensor.to(self._ranks.device)
         self._collective("all-reduce", where, lambda: dist.all_reduce(there, group=self._group))
         return there.div_(self._ranks.size).to(tensor.device)
+
+
+class StreamLane(Lane):
+    """A lane whose parcels travel through aggregators; its process group is for all else."""
+
+    def __init__(self, index: int, ranks: Ranks, memory: _native.Memory, stream: Stream) -> None:
+        super().__init__(index, ranks, memory)
+        self._port: _native.Port | None = stream.port(index, memory)
+
+    def run(self, order: _native.Order, jobs: ctypes.Array, bucket: int) -> _native.Report:
+        self.position = f"step {order.step}, bucket {bucket}, parcel {order.sequence}"
+        if self._port is None:
+            raise SluiceError("this lane has failed before")
+        began, before = time.perf_counter(), self._port.traffic()
+        try:
+            report = self._port.run(order, jobs)
+        except SluiceError as error:
+            raise self._ranks.lost(self.position, error, self.hang_up) from error
+        stats, after = report.stats, self._port.traffic()
+        coding = stats.encode_seconds + stats.decode_seconds
+        self.figures.seconds["encode"] += stats.encode_seconds
+        self.figures.seconds["decode"] += stats.decode_seconds
+        self.figures.seconds["network"] += max(0.0, time.perf_counter() - began - coding)
+        self.figures.bytes_sent += after.sent_bytes - before.sent_bytes
+        self.figures.bytes_received += after.received_bytes - before.received_bytes
+        self.figures.retransmits += after.retransmits - before.retransmits
+        self.position = "at rest"
+        return report
+
+    def hang_up(self) -> None:
+        super().hang_up()
+        self._leave()
+
+    def close(self) -> None:
+        super().close()
+        self._leave()
+
+    def _leave(self) -> None:
+        port, self._port = self._port, None
+        if port is not None:
+            port.close()

@@ -55,6 +55,11 @@ class Report(c.Structure):
                 ("error_energy", c.c_double), ("exact_energy", c.c_double)]
 
 
+class Traffic(c.Structure):
+    _fields_ = [("sent_bytes", c.c_uint64), ("received_bytes", c.c_uint64),
+                ("retransmits", c.c_uint64)]
+
+
 _SIGNATURES = {
     "sluice_codec_make": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "sluice_codec_free": (None, [c.c_void_p]),
@@ -83,6 +88,15 @@ _SIGNATURES = {
     "sluice_parcel_spread_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
     "sluice_parcel_abandon": (None, [c.c_void_p]),
     "sluice_parcel_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_aggregator_start": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
+    "sluice_aggregator_addresses": (c.c_char_p, [c.c_void_p]),
+    "sluice_aggregator_free": (None, [c.c_void_p, c.c_double]),
+    "sluice_port_open": (c.c_int, [c.c_void_p, c.c_char_p, c.c_uint64, c.c_uint32, c.c_double,
+                                   c.POINTER(c.c_void_p)]),
+    "sluice_port_free": (None, [c.c_void_p]),
+    "sluice_port_run": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
+    "sluice_port_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_port_traffic": (None, [c.c_void_p, c.POINTER(Traffic)]),
     "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
     "sluice_shorten": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
 }
@@ -239,3 +253,54 @@ class Parcel:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             lib().sluice_parcel_free(self._handle)
+
+
+class Aggregator:
+    """Sums for the workers of a job, on a thread of this process."""
+
+    def __init__(self, address: str) -> None:
+        self._handle = c.c_void_p()
+        check(lib().sluice_aggregator_start(address.encode(), c.byref(self._handle)))
+        self.address: str = lib().sluice_aggregator_addresses(self._handle).decode()
+
+    def close(self, patience: float) -> None:
+        """When all workers have left its jobs, or after so many seconds."""
+        handle, self._handle = self._handle, None
+        if handle:
+            lib().sluice_aggregator_free(handle, patience)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close(0)
+
+
+class Port:
+    """This worker's end of a job at aggregators; runs parcels, one at a time."""
+
+    def __init__(self, memory: Memory, aggregators: Sequence[str], job: int, window: int,
+                 timeout: float) -> None:
+        self._memory = memory  # outlives the port
+        self._handle = c.c_void_p()
+        check(lib().sluice_port_open(memory._handle, ",".join(aggregators).encode(), job, window,
+                                     timeout, c.byref(self._handle)))
+
+    def run(self, order: Order, jobs: c.Array) -> Report:
+        """Averages a parcel; blocks, without Python's lock."""
+        check(lib().sluice_port_run(self._handle, c.byref(order), jobs, len(jobs)))
+        report = Report()
+        lib().sluice_port_report(self._handle, c.byref(report))
+        return report
+
+    def traffic(self) -> Traffic:
+        traffic = Traffic()
+        lib().sluice_port_traffic(self._handle, c.byref(traffic))
+        return traffic
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle:
+            lib().sluice_port_free(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()

@@ -10,15 +10,23 @@ from typing import Any, Mapping, Sequence
 PREFIX = "SLUICE_"
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
-OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATORS",
-          "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB", "SLUICE_LAB", "SLUICE_LAB_INTERFACE")
+OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB",
+          "SLUICE_LAB", "SLUICE_LAB_INTERFACE")
 
 
 def _patterns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _backend(text: str) -> str | None:
+def _count(value: Any) -> int | None:
+    if value in ("", "auto"):
+        return None
+    if not isinstance(value, str) and int(value) != value:
+        raise ValueError(value)
+    return int(value)
+
+
+def _name(text: str) -> str | None:
     return None if text in ("", "auto") else text
 
 
@@ -53,8 +61,8 @@ OPTIONS = (
            " all with fewer than two dimensions", 0, 2**40),
     Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
     Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
-    Option("lanes", int, 6, "1 to 16", "threads, each with a process group, that buckets are spread"
-           " over", 1, 16),
+    Option("lanes", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
+           " buckets are spread over; auto: 6, of carrier stream 2", 1, 16),
     Option("parcel", int, 1 << 21, "4096 to 2^28", "elements of a bucket that travel at once", 4096,
            2**28),
     Option("timeout", float, 300.0, "0.1 to 86400", "seconds until a rank that does not answer is"
@@ -63,8 +71,14 @@ OPTIONS = (
            " 0: never", 0, 2**31),
     Option("probe_every", int, 50, "0 to 2^31", "steps between measurements of the error; 0: never",
            0, 2**31),
-    Option("backend", _backend, None, "auto, gloo, nccl", "of the process groups that rounds run"
+    Option("backend", _name, None, "auto, gloo, nccl", "of the process groups that rounds run"
            " on; auto: gloo", choices=(None, "gloo", "nccl"), alike=False),
+    Option("carrier", _name, None, "auto, torch, stream", "what moves the gradients: the process"
+           " groups, or UDP to aggregators; auto: these if they are named",
+           choices=(None, "torch", "stream")),
+    Option("aggregators", _patterns, (), "host:port or host:port-port, comma separated",
+           "of carrier stream; none: every rank starts one. Of the command line: each process is"
+           " then worker `RANK` of `WORLD_SIZE`"),
 )
 
 
@@ -78,12 +92,24 @@ class Settings:
     min_size: int
     start_step: int
     seed: int
-    lanes: int
+    lanes: int | None
     parcel: int
     timeout: float
     check_every: int
     probe_every: int
     backend: str | None
+    carrier: str | None
+    aggregators: tuple[str, ...]
+
+    @property
+    def lane_count(self) -> int:
+        """Process groups wait for each other within a parcel; aggregators do so for nobody."""
+        return self.lanes or (2 if self.is_streaming else 6)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether gradients travel through aggregators."""
+        return self.carrier == "stream" or (self.carrier is None and bool(self.aggregators))
 
     def shared(self) -> dict[str, Any]:
         """What every rank must have alike."""
@@ -109,7 +135,8 @@ def _convert(option: Option, value: Any, said: str) -> Any:
     if option.kind is int and not isinstance(value, str) and converted != value:
         raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
     low, high = option.minimum, option.maximum
-    if (low is not None and not low <= converted <= high) or \
+    bounded = low is not None and converted is not None
+    if (bounded and not low <= converted <= high) or \
             (option.choices and converted not in option.choices):
         raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
     return converted
@@ -137,7 +164,11 @@ def make(arguments: Mapping[str, Any],
             text = environment.get(option.variable)
             said = f"environment variable {option.variable}"
             values[option.name] = _convert(option, text if text else None, said)
-    return Settings(**values)
+    settings = Settings(**values)
+    if settings.carrier == "torch" and settings.aggregators:
+        raise ValueError(f"aggregators {', '.join(settings.aggregators)} with carrier 'torch',"
+                         " which has none; accepted: carrier stream or auto")
+    return settings
 
 
 def table() -> Sequence[tuple[str, str, str, str]]:

@@ -18,8 +18,9 @@ import torch.distributed as dist
 import sluice
 from sluice.torch import _checkpoint, _native, _settings
 from sluice.torch._errors import SluiceError
-from sluice.torch._lanes import Lane
+from sluice.torch._lanes import Lane, StreamLane
 from sluice.torch._ranks import Ranks
+from sluice.torch._stream import Stream
 from sluice.torch._tensors import Tensors
 
 log = logging.getLogger("sluice")
@@ -153,7 +154,7 @@ class State:
     def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None) -> None:
         """Makes process groups, memory and threads; every rank calls it, in the same order."""
         settings = self.settings
-        self.ranks = Ranks(group or self.process_group, settings.lanes, settings.timeout,
+        self.ranks = Ranks(group or self.process_group, settings.lane_count, settings.timeout,
                            settings.backend)
         codec = self._codec
         facts = {**settings.shared(), "codec": codec.spec, "version": sluice.__version__,
@@ -173,17 +174,27 @@ class State:
         if self.tensors.unmatched:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} matches no parameter;"
                              f" accepted: names or patterns of {[n for n, _ in named][:20]}")
-        self._lanes = [Lane(i, self.ranks, self.memory) for i in range(settings.lanes)]
+        self._stream = Stream(self.ranks, settings.aggregators, settings.timeout) \
+            if settings.is_streaming else None
+        self._lanes = self._make_lanes()
         # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
         # then would end the process.
-        self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._pid)
+        self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._stream,
+                                             self._pid)
         self._started = True
         if self._saved is not None:
             _checkpoint.load(self, self._saved)
         if self.ranks.rank == 0:
+            over = f"aggregators {', '.join(self._stream.aggregators)}" if self._stream else \
+                settings.backend or "gloo"
             log.info("sluice %s: %s, feedback %s, %d ranks, %d lanes over %s", sluice.__version__,
-                     codec.spec, settings.feedback, self.ranks.size, settings.lanes,
-                     settings.backend or "gloo")
+                     codec.spec, settings.feedback, self.ranks.size, settings.lane_count, over)
+
+    def _make_lanes(self) -> list[Lane]:
+        numbers = range(self.settings.lane_count)
+        if self._stream is None:
+            return [Lane(i, self.ranks, self.memory) for i in numbers]
+        return [StreamLane(i, self.ranks, self.memory, self._stream) for i in numbers]
 
     def close(self) -> None:
         """Ends the threads; buckets then go through the framework's own all-reduce."""
@@ -295,6 +306,8 @@ class State:
 
     def _fail(self, lane: Lane, work: Work, error: BaseException) -> None:
         self.ranks.tell(lane.position, error)
+        if self._stream is not None:
+            self._stream.give_up()
         with self._lock:
             first = self._error is None
             work.error = work.error or error
@@ -368,6 +381,7 @@ class State:
             "bytes_sent": sent,
             "bytes_received": sum(f.bytes_received for f in figures),
             "collectives": sum(f.collectives for f in figures),
+            "retransmits": sum(f.retransmits for f in figures),
             "ratio": ring / sent if sent else None,
             "seconds": {phase: sum(f.seconds[phase] for f in figures)
                         for phase in ("encode", "network", "combine", "decode")},
@@ -394,7 +408,9 @@ def _result(work: Work) -> Tensor:
     return work.result
 
 
-def _close_lanes(lanes: list[Lane], pid: int) -> None:
+def _close_lanes(lanes: list[Lane], stream: Stream | None, pid: int) -> None:
     if os.getpid() == pid:
         for lane in lanes:
             lane.close()
+        if stream is not None:
+            stream.close()

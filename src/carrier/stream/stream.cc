@@ -275,7 +275,30 @@ Verdict check_options(const WorldOptions& options) {
   return Nothing{};
 }
 
+Checked<std::vector<SocketAddress>> aggregators_from(std::string_view named) {
+  SLUICE_TRY_ASSIGN(auto aggregators, resolve_list(named));
+  if (aggregators.size() > 64) {
+    return refused(fmt::format("{} aggregators are named; accepted: 1 to 64", aggregators.size()));
+  }
+  return aggregators;
+}
+
 }  // namespace
+
+Checked<std::unique_ptr<Port>> open_port(const PortOptions& options) {
+  const WorldOptions world{.workers = options.workers, .window = options.window};
+  SLUICE_TRY(check_options(world));
+  if (options.rank >= options.workers) {
+    return refused(fmt::format("rank {} of {} workers; accepted: below that", options.rank,
+                               options.workers));
+  }
+  SLUICE_TRY_ASSIGN(const auto aggregators, aggregators_from(options.aggregators));
+  SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
+  SLUICE_TRY_ASSIGN(auto port,
+                    Port::open(link_of(world, options.rank, options.job, life), aggregators));
+  SLUICE_TRY(port->join(options.timeout));
+  return port;
+}
 
 Checked<std::uint32_t> launched() {
   if (variable("SLUICE_AGGREGATORS").empty()) return std::uint32_t{0};
@@ -286,11 +309,7 @@ Checked<std::unique_ptr<World>> make_world(const WorldOptions& options) {
   SLUICE_TRY(check_options(options));
   const std::string_view named = variable("SLUICE_AGGREGATORS");
   if (named.empty()) return WholeWorld::make(options);
-  SLUICE_TRY_ASSIGN(const auto aggregators, resolve_list(named));
-  if (aggregators.size() > 64) {
-    return refused(fmt::format("SLUICE_AGGREGATORS names {}; accepted: 1 to 64",
-                               aggregators.size()));
-  }
+  SLUICE_TRY_ASSIGN(const auto aggregators, aggregators_from(named));
   SLUICE_TRY_ASSIGN(const std::uint32_t workers, launched());
   if (options.workers != workers) {
     return refused(fmt::format("{} workers, but WORLD_SIZE is {}", options.workers, workers));

@@ -3,6 +3,11 @@
 // datagrams between them are real.
 #pragma once
 
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "carrier/stream/port.h"
 #include "carrier/world.h"
 #include "wire/frame.h"
 
@@ -12,6 +17,18 @@ namespace sluice::stream {
 Checked<std::uint32_t> launched();
 
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options);
+
+// One worker of a job that the caller has named and whose other workers join at the same time.
+struct PortOptions {
+  std::uint32_t rank = 0;
+  std::uint32_t workers = 1;
+  std::uint32_t window = 4;  // exchanges in flight
+  std::uint64_t job = 0;
+  std::string_view aggregators;  // addresses, comma separated
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // to join
+};
+
+Checked<std::unique_ptr<Port>> open_port(const PortOptions& options);
 
 inline constexpr CarrierInfo kInfo{
     .name = "stream",

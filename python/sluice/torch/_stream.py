@@ -1,0 +1,61 @@
+"""Aggregators of a job: those that are named, or one on every rank.
+
+With one on every rank no link carries everybody's gradients: each rank sends and receives what a
+ring would, less what compression saves.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+
+from sluice.torch import _native
+from sluice.torch._errors import SluiceError
+from sluice.torch._ranks import Ranks
+
+WINDOW = 4  # chunks of a lane on their way
+PATIENCE = 10.0  # seconds that other ranks get to leave
+
+
+def own_host() -> str:
+    """The address that other ranks reach this one at: that of the route to the store's host."""
+    master = os.environ.get("MASTER_ADDR", "localhost")
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(target)  # Sends nothing.
+            host = probe.getsockname()[0]
+    except OSError as error:
+        raise SluiceError(f"no address of this host towards MASTER_ADDR={master!r}: {error};"
+                          " accepted: aggregators=[…] or SLUICE_AGGREGATORS") from error
+    return f"[{host}]" if ":" in host else host
+
+
+class Stream:
+    """Where the ranks' ports join, agreed through the process group."""
+
+    def __init__(self, ranks: Ranks, named: tuple[str, ...], timeout: float) -> None:
+        self._timeout = timeout
+        self._patience = PATIENCE
+        self._own: _native.Aggregator | None = None
+        mine = secrets.randbits(62) if ranks.rank == 0 else 0
+        self._job = ranks.gather([mine])[0][0]
+        self.aggregators = list(named)
+        if not named:
+            self._own = _native.Aggregator(f"{own_host()}:0")
+            self.aggregators = ranks.gather_texts(self._own.address)
+
+    def port(self, lane: int, memory: _native.Memory) -> _native.Port:
+        """Joins; returns when all ranks have, for this lane."""
+        return _native.Port(memory, self.aggregators, self._job + lane, WINDOW, self._timeout)
+
+    def give_up(self) -> None:
+        """After a failure: nobody will come for results any more."""
+        self._patience = 0.0
+
+    def close(self) -> None:
+        """After this rank's ports: other ranks may still lack the last result."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.close(self._patience)

@@ -1,0 +1,137 @@
+// Aggregators and ports through the C functions.
+#include <gtest/gtest.h>
+#include <sluice/sluice.hpp>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using sluice_api::Codec;
+
+constexpr std::uint32_t kWorkers = 2;
+constexpr std::uint64_t kCount = 30'000;
+const sluice_tensor kTensor{1, 100, 300};
+
+void refused(sluice_code code, const char* says) {
+  EXPECT_EQ(code, SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_last_error()).find(says), std::string::npos) << sluice_last_error();
+}
+
+class Ports : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(sluice_aggregator_start("127.0.0.1:0,127.0.0.1:0", &aggregator_), SLUICE_OK)
+        << sluice_last_error();
+    for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
+      sluice_options options{};
+      options.size = sizeof options;
+      options.workers = kWorkers;
+      options.rank = rank;
+      options.chunk = 4096;
+      ASSERT_EQ(sluice_memory_make(codec_.get(), &options, &memories_[rank]), SLUICE_OK);
+      ASSERT_EQ(sluice_memory_add(memories_[rank], &kTensor, 1), SLUICE_OK);
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        const auto at = static_cast<float>(i);
+        gradients_[rank].push_back(std::sin(at) + 0.1f * static_cast<float>(rank));
+      }
+      means_[rank].resize(kCount);
+    }
+  }
+  void TearDown() override {
+    for (sluice_memory* memory : memories_) sluice_memory_free(memory);
+    sluice_aggregator_free(aggregator_, patience_);
+  }
+
+  // On a thread of each worker.
+  template <class Work>
+  static void on_all(const Work& work) {
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < kWorkers; ++rank) threads.emplace_back(work, rank);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  Codec codec_{"tide:bits=4"};
+  sluice_aggregator* aggregator_ = nullptr;
+  double patience_ = 10;
+  std::array<sluice_memory*, kWorkers> memories_{};
+  std::array<std::vector<float>, kWorkers> gradients_;
+  std::array<std::vector<float>, kWorkers> means_;
+};
+
+TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
+  std::array<sluice_report, kWorkers> reports{};
+  std::array<sluice_traffic, kWorkers> traffic{};
+  on_all([&](std::uint32_t rank) {
+    sluice_port* port = nullptr;
+    ASSERT_EQ(sluice_port_open(memories_[rank], sluice_aggregator_addresses(aggregator_), 77, 4,
+                               60, &port),
+              SLUICE_OK)
+        << sluice_last_error();
+    sluice_traffic joining{};
+    sluice_port_traffic(port, &joining);
+    for (std::uint32_t part = 0; part < 2; ++part) {
+      const sluice_order order{0, part, part, 2, 1, 0};
+      const sluice_job job{0, kCount, gradients_[rank].data(), means_[rank].data()};
+      ASSERT_EQ(sluice_port_run(port, &order, &job, 1), SLUICE_OK) << sluice_last_error();
+    }
+    sluice_port_report(port, &reports[rank]);
+    sluice_port_traffic(port, &traffic[rank]);
+    traffic[rank].sent_bytes -= joining.sent_bytes;
+    sluice_port_free(port);
+  });
+  EXPECT_EQ(means_[0], means_[1]);
+  double error = 0;
+  double energy = 0;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    const double exact = (double{gradients_[0][i]} + gradients_[1][i]) / 2;
+    error += (means_[0][i] - exact) * (means_[0][i] - exact);
+    energy += exact * exact;
+  }
+  EXPECT_LT(error, 0.01 * energy);
+  EXPECT_GT(error, 0);
+  EXPECT_EQ(reports[0].digest, reports[1].digest);
+  EXPECT_EQ(reports[0].stats.chunks, 4u) << "of the second part";
+  EXPECT_GT(traffic[0].sent_bytes, kCount / 2);
+  EXPECT_LT(traffic[0].sent_bytes, kCount * 3) << "4 bits, headers, questions if it takes long";
+  EXPECT_GT(traffic[0].received_bytes, kCount / 2);
+}
+
+TEST_F(Ports, WhoIsMissingIsNamed) {
+  patience_ = 0;  // the job forms for ever
+  sluice_port* port = nullptr;
+  EXPECT_EQ(sluice_port_open(memories_[0], sluice_aggregator_addresses(aggregator_), 1, 4, 0.3,
+                             &port),
+            SLUICE_TIMEOUT);
+  EXPECT_NE(std::string(sluice_last_error()).find("waiting for workers to join: 1"),
+            std::string::npos)
+      << sluice_last_error();
+  EXPECT_EQ(port, nullptr);
+}
+
+TEST_F(Ports, WhatCannotBeIsRefused) {
+  sluice_port* port = nullptr;
+  const char* where = sluice_aggregator_addresses(aggregator_);
+  refused(sluice_port_open(nullptr, where, 1, 4, 1, &port), "NULL");
+  refused(sluice_port_open(memories_[0], nullptr, 1, 4, 1, &port), "NULL");
+  refused(sluice_port_open(memories_[0], "", 1, 4, 1, &port), "address ''");
+  refused(sluice_port_open(memories_[0], "127.0.0.1:x", 1, 4, 1, &port), "port 'x'");
+  refused(sluice_port_open(memories_[0], where, 1, 0, 1, &port), "window 0");
+  refused(sluice_port_open(memories_[0], where, 1, 4, 0, &port), "timeout 0");
+  refused(sluice_port_open(memories_[0], where, 1, 4, NAN, &port), "timeout nan");
+  sluice_aggregator* second = nullptr;
+  refused(sluice_aggregator_start(nullptr, &second), "NULL");
+  refused(sluice_aggregator_start("127.0.0.1:99999", &second), "99999");
+  EXPECT_NE(sluice_aggregator_start(where, &second), SLUICE_OK) << "taken";
+  EXPECT_NE(std::string(sluice_last_error()).find("cannot listen on 127.0.0.1:"),
+            std::string::npos)
+      << sluice_last_error();
+  EXPECT_EQ(second, nullptr);
+  sluice_aggregator_free(nullptr, 1);
+  sluice_port_free(nullptr);
+}
+
+}  // namespace

@@ -1,0 +1,87 @@
+// Cargo: the chunks of a part of a bucket, whichever way they travel. Planned alike on every rank,
+// handed out with all that belongs to them, and judged when their means have come.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/codec.h"
+#include "group/group.h"
+#include "group/memory.h"
+#include "group/stats.h"
+
+namespace sluice {
+
+inline constexpr std::uint32_t kExactTensor = 0xffffffffu;  // of a Job: travels as float32
+
+// Which part of which bucket this is.
+struct ParcelOrder {
+  std::uint64_t step = 0;
+  std::uint64_t sequence = 0;  // over all parcels of the job, alike on every rank
+  std::uint32_t part = 0;      // of the bucket's chunks, laid end to end …
+  std::uint32_t parts = 1;     // … and divided into so many
+  bool digest = false;         // of the means, to compare ranks by
+  bool probe = false;          // one chunk travels exactly as well, to measure the error
+};
+
+struct ParcelReport {
+  Stats stats;
+  std::uint64_t digest = 0;    // a sum over chunks: adds up over parcels in any order
+  std::uint64_t infinite = 0;  // coordinates of the means that are Inf or NaN
+  double error_energy = 0;     // of the probed chunk: |mean − exact mean|² …
+  double exact_energy = 0;     // … and |exact mean|²
+};
+
+class Cargo {
+ public:
+  // `exact` is the codec of jobs with kExactTensor. Both outlive this.
+  Cargo(Memory& memory, const Codec& exact);
+
+  // Jobs' memory stays put until unload().
+  Verdict load(const ParcelOrder& order, std::span<const Job> jobs);
+
+  [[nodiscard]] std::size_t count() const { return plan_.size(); }
+  [[nodiscard]] const Codec& codec(std::size_t index) const { return *plan_[index].codec; }
+  [[nodiscard]] Piece piece(std::size_t index) const;
+  // In the order of their numbers, each once: a probe's copy is made before others are written.
+  Chunk chunk(std::size_t index);
+  // Names a chunk alike on every rank, together with the parcel that it travels in.
+  [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
+  // Its mean is there.
+  void arrived(const Chunk& chunk);
+  // All are: what was counted goes to the memory.
+  void unload();
+
+  [[nodiscard]] const ParcelOrder& order() const { return order_; }
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] ParcelReport& report() { return report_; }
+  [[nodiscard]] const ParcelReport& report() const { return report_; }
+
+ private:
+  struct Planned {
+    const Codec* codec = nullptr;
+    std::size_t job = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t count = 0;
+    bool probe = false;
+  };
+
+  [[nodiscard]] Verdict check() const;
+  void plan();
+  [[nodiscard]] Tensor tensor_of(const Job& job) const;
+  void compare_probe();
+
+  Memory& memory_;
+  const Codec& exact_;
+  ParcelOrder order_;
+  ParcelReport report_;
+  std::vector<Job> jobs_;
+  std::vector<Planned> plan_;
+  std::vector<std::uint64_t> tally_;
+  std::vector<float> probe_input_;
+  std::vector<float> probe_mean_;
+};
+
+}  // namespace sluice
