@@ -115,7 +115,7 @@ class EnvironmentTable(RecipeTest):
         shutil.copy(ROOT / "docs/environment.md", file)
         self.assertEqual(self.call(str(file)).returncode, 0)
         text = file.read_text(encoding="utf-8")
-        file.write_text(text.replace("| 1 to 16 |", "| 1 to 17 |"), encoding="utf-8")
+        file.write_text(text.replace("1 to 16 |", "1 to 17 |"), encoding="utf-8")
         done = self.call("--check", str(file))
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("1 to 16", done.stdout)
