@@ -16,6 +16,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import sluice.torch
+from sluice.torch import _native
 
 TIMEOUT = 40.0  # seconds: less than a process group's, so that Sluice says first what is wrong
 TORCH = tuple(int("".join(itertools.takewhile(str.isdigit, part)) or 0)
@@ -218,3 +219,16 @@ def fails(kind, *parts):
 class Caught:
     text = ""
 
+
+# --- aggregators ---
+
+
+def aggregators_of_rank_0(rank):
+    """Two of them, as text; they end with the case."""
+    text = [None]
+    if rank == 0:
+        started = _native.Aggregator("127.0.0.1:0,127.0.0.1:0")
+        launch.later(lambda: started.close(0))
+        text = [started.address]
+    torch.distributed.broadcast_object_list(text)
+    return text[0]

@@ -7,12 +7,11 @@ from unittest import mock
 import ddp_kit as kit
 import numpy as np
 import torch
-import torch.distributed as dist
 from ddp_kit import case
 
 import sluice
 import sluice.torch
-from sluice.torch import SluiceState, _native, hook
+from sluice.torch import SluiceState, hook
 
 SHAPES = {"wide": (33, 129), "large": (300, 250), "flat": (5000,), "little": (7, 5)}
 
@@ -441,38 +440,13 @@ def the_plain_pair_adds_tensors_only_between_steps(rank, size):
     assert seen and not any(seen), f"lanes at work whenever tensors came: {seen}"
 
 
-def aggregators_of_rank_0(rank):
-    """Two of them, as text; they end with the case."""
-    text = [None]
-    if rank == 0:
-        started = _native.Aggregator("127.0.0.1:0,127.0.0.1:0")
-        kit.launch.later(lambda: started.close(0))
-        text = [started.address]
-    dist.broadcast_object_list(text)
-    return text[0]
-
-
-@case
-def aggregators_that_are_named_are_used(rank, size):
-    shapes = {"wide": (33, 129)}
-    named = aggregators_of_rank_0(rank)
-    ddp, handle = kit.attached(kit.Sheet(shapes), "f32", min_size=0, aggregators=named.split(","))
-    for step in range(3):
-        got = kit.backward(ddp, kit.gradients(rank, step, shapes))
-        kit.check_same(got, kit.exact_means(size, step, shapes), "f32")
-    stats = handle.stats()
-    assert stats["bytes_sent"] > 3 * 4 * 33 * 129 and stats["bytes_received"] > 3 * 4 * 33 * 129
-    with kit.fails(ValueError, "carrier 'torch'", named.split(",")[0], "accepted"):
-        kit.attach(kit.wrap(kit.Sheet(shapes)), carrier="torch", aggregators=named.split(","))
-
-
 @case
 def the_environment_is_honoured_and_arguments_beat_it(rank, size):
     said = {"SLUICE_CODEC": "f32", "SLUICE_FEEDBACK": "none", "SLUICE_EXCLUDE": "wide, l*",
             "SLUICE_MIN_SIZE": "17", "SLUICE_START_STEP": "2", "SLUICE_SEED": "99",
             "SLUICE_LANES": "3", "SLUICE_PARCEL": "5000", "SLUICE_TIMEOUT": "33.5",
             "SLUICE_CHECK_EVERY": "4", "SLUICE_PROBE_EVERY": "0", "SLUICE_BACKEND": "gloo",
-            "SLUICE_CARRIER": "stream", "SLUICE_AGGREGATORS": aggregators_of_rank_0(rank)}
+            "SLUICE_CARRIER": "stream", "SLUICE_AGGREGATORS": kit.aggregators_of_rank_0(rank)}
     wanted = {"codec": "f32", "feedback": "none", "exclude": ("wide", "l*"), "min_size": 17,
               "start_step": 2, "seed": 99, "lanes": 3, "parcel": 5000, "timeout": 33.5,
               "check_every": 4, "probe_every": 0, "backend": "gloo", "carrier": "stream",
