@@ -1,43 +1,90 @@
-# Sourced by ./run and ./test: says what it does, installs what is missing, knows the machine.
-# Debian 12 as root. A second call finds everything and changes nothing.
+# Sourced by ./run and ./test: says what it does and why, installs what is missing, builds.
+# Debian 12 as root. A second call finds everything, changes nothing and needs no network.
 
 say() { printf '\n== %s\n' "$*"; }
 
-# install_missing PACKAGE…: through apt, only those that are not there yet.
+complain() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+
+# need_space GIGABYTES WHAT: whether they are free where build/ is.
+need_space() {
+  local free
+  free=$(df --output=avail --block-size=1M . | tail -n 1)
+  [ "$free" -ge $(($1 * 1000)) ] && return 0
+  complain "$2 needs about $1 GB in $PWD, and $((free / 1000)).$((free / 100 % 10)) GB are free;" \
+    "free some, or put the folder on a larger disk"
+  return 1
+}
+
+# install_missing WHY PACKAGE…: through apt, only those that are not there yet.
 install_missing() {
-  local missing=() package
+  local why=$1 missing=() package log
+  shift
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
       missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
-  say "installing ${missing[*]}"
+  say "installing ${missing[*]} ($why)"
   if [ "$(id -u)" -ne 0 ]; then
-    echo "These packages are missing and only root can install them: ${missing[*]}" >&2
+    complain "only root can install Debian packages, and these are missing: ${missing[*]}"
     return 1
   fi
+  need_space 2 "installing packages" || return 1
   export DEBIAN_FRONTEND=noninteractive
-  apt-get -qq update &&
-    apt-get -qq -y install --no-install-recommends "${missing[@]}" >/dev/null
+  log=$(apt-get -qq update 2>&1 &&
+    apt-get -qq -y install --no-install-recommends "${missing[@]}" 2>&1) && return 0
+  printf '%s\n' "$log" | tail -n 5 >&2
+  complain "apt-get could not install ${missing[*]}; what it said last is above"
+  return 1
 }
 
-# python_environment FOLDER PACKAGE…: a virtual environment with these packages from PyPI. The torch
-# there is the current one and takes some 5 GB and a minute or two.
+# python_environment FOLDER WHY PACKAGE…: a virtual environment with these packages from PyPI. One
+# that is there gets what it lacks. The torch there is the current one, with all that GPUs need.
 python_environment() {
-  local folder=$1
-  shift
-  local wanted="$*"
-  [ "$(cat "$folder/made-of" 2>/dev/null)" = "$wanted" ] && return 0
-  say "making $folder with $wanted (about 5 GB, once)"
-  rm -rf "$folder"
-  /usr/bin/python3 -m venv "$folder" &&
-    "$folder/bin/pip" install --quiet --disable-pip-version-check "$@" &&
-    printf '%s\n' "$wanted" >"$folder/made-of"
+  local folder=$1 why=$2 missing=() package have log
+  shift 2
+  if ! "$folder/bin/python" -c '' 2>/dev/null; then
+    rm -rf "$folder"
+    /usr/bin/python3 -m venv "$folder" || return 1
+  fi
+  have=" $(cat "$folder/made-of" 2>/dev/null) "
+  for package in "$@"; do
+    [[ $have == *" $package "* ]] || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  say "installing ${missing[*]} from PyPI in $folder ($why; about 6 GB with torch, once)"
+  [[ " ${missing[*]} " == *" torch "* ]] && { need_space 7 "PyTorch" || return 1; }
+  log=$(mktemp)
+  if "$folder/bin/pip" install --disable-pip-version-check --progress-bar off "${missing[@]}" 2>&1 |
+    tee "$log" | grep --line-buffered -E '^ +Downloading .*(MB|GB)|^Successfully|^ERROR'; then
+    if tail -n 1 "$log" | grep -q -E '^Successfully|^Requirement already'; then
+      printf '%s\n' "$(echo "${have% } ${missing[*]}" | xargs)" >"$folder/made-of"
+      rm "$log"
+      return 0
+    fi
+  fi
+  grep -v '^ERROR' "$log" | tail -n 3 >&2
+  rm "$log"
+  complain "pip could not install ${missing[*]} from PyPI; what it said last is above. Accepted: a" \
+    "network with PyPI or a mirror of it in pip's configuration"
+  return 1
+}
+
+# build_release TARGET…: with GCC, in build/release; configured without tests where ./test has not
+# been.
+build_release() {
+  need_space 1 "building" || return 1
+  if [ ! -f build/release/build.ninja ]; then
+    say "configuring (release, GCC)"
+    cmake --preset release -DSLUICE_TESTS=OFF >/dev/null || return 1
+  fi
+  say "building $* (nothing to do the second time)"
+  ninja -C build/release --quiet "$@"
 }
 
 BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libcpp-httplib-dev)
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev clang-14 clang-tidy-14 libclang-rt-14-dev llvm-14
   ccache python3 python3-venv python3-pip python3-numpy python3-torch openmpi-bin libopenmpi3
-  iproute2 nftables git)
+  iproute2 nftables git chromium)
 PYTHON_PACKAGES=(torch numpy accelerate lightning transformers scikit-build-core)

@@ -21,21 +21,24 @@ COUNTERS = ("bytes_sent", "bytes_received", "wire_bytes_sent", "wire_bytes_recei
 LOST = ("lost_sent", "lost_received")
 LOSS_STEPS = 10**6              # What nft draws from: 0.0001 percent is one step.
 LINKS_UP_S = 5.0
+TBF, QUEUES = "1:", ("2:", "3:")  # Handles: of every tbf, and of queues put into one.
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Node:
     port: str                   # The bridge's end of its link.
     address: str
     rate: Rate
+    follows: bool = True        # Its rate is changed with that of the workers.
+    burst: int = 0              # No packet in its link's queues is larger; 0 where there is no tbf.
 
 
 def nodes_of(options):
     own = 0 if options.aggregators_on_workers else options.aggregator_count
     return ([Node(f"w{rank}", f"10.77.0.{FIRST_WORKER + rank}", options.rate)
              for rank in range(options.workers)]
-            + [Node(f"a{index}", f"10.77.0.{FIRST_AGGREGATOR + index}", options.aggregator_rate)
-               for index in range(own)])
+            + [Node(f"a{index}", f"10.77.0.{FIRST_AGGREGATOR + index}", options.aggregator_rate,
+                    options.aggregator_rate_follows) for index in range(own)])
 
 
 def node_of_aggregator(options, index):
@@ -55,6 +58,9 @@ class Loopback:
 
     def counters(self, _node):
         return dict.fromkeys(COUNTERS)
+
+    def set_rate(self, rate):
+        raise Unavailable(f"'{rate.text}': all workers are on loopback: nothing is limited")
 
 
 class Namespaces:
@@ -105,21 +111,29 @@ class Namespaces:
 
     def counters(self, node):
         """What the interface counted and what tbf counted; docs/lab.md has the difference."""
-        up, down, port = (None, None), (None, None), self._nodes[node].port
-        limited = self._nodes[node].rate.bits is not None
+        port = self._nodes[node].port
         with self.inside(node):
             with open("/proc/self/net/dev", encoding="ascii") as file:
                 fields = next(line for line in file if f"{INTERFACE}:" in line).split()
-            if limited:
-                up = self._qdisc(INTERFACE)
+            up = self._charged(INTERFACE)
             lost_received = self._lost(INTERFACE) if self._loss else None
-        if limited:
-            down = self._qdisc(port)
-        dropped = up[1] + down[1] if limited else None
+        down = self._charged(port)
+        dropped = None if None in (up[1], down[1]) else up[1] + down[1]
         found = dict(zip(COUNTERS, (int(fields[9]), int(fields[1]), up[0], down[0], dropped)))
         if self._loss:
             found |= zip(LOST, (self._lost(port), lost_received))
         return found
+
+    def set_rate(self, rate):
+        """Of all links that follow, in both directions; Unavailable when tc refuses."""
+        following = [index for index, node in enumerate(self._nodes) if node.follows]
+        for index in following:
+            self._nodes[index].rate = rate
+        try:
+            self._limit(following)
+        except (OSError, Unavailable) as why:
+            raise Unavailable(f"'{rate.text}': {why}; some links may have it, and others still "
+                              "the rate before") from None
 
     def _connect(self):
         mtu = self._mtu
@@ -132,14 +146,50 @@ class Namespaces:
             with self.inside(index):
                 self._batch("ip", "link set lo up", f"link set {INTERFACE} up",
                             f"addr add {node.address}/24 dev {INTERFACE}")
-                if node.rate.bits is not None:
-                    tbf = node.rate.tbf(mtu, 1000 * mtu)  # As an interface's transmit queue.
-                    self._batch("tc", f"qdisc add dev {INTERFACE} root {tbf}")
-        # 128 KiB: a switch has little memory per port.
-        limits = [f"qdisc add dev {node.port} root {node.rate.tbf(mtu, 1 << 17)}"
-                  for node in self._nodes if node.rate.bits is not None]
-        if limits:
-            self._batch("tc", *limits)
+        self._limit(range(len(self._nodes)))
+
+    def _limit(self, indices):
+        """Both ends of these nodes' links get the node's rate.
+
+        A tbf that is there stays and is changed, also to no limit: so it keeps what it has charged
+        and what is queued. A link that never had a limit has no tbf.
+        """
+        limited = [(index, self._nodes[index]) for index in indices
+                   if self._nodes[index].burst or self._nodes[index].rate.bits is not None]
+        ports = []
+        for index, node in limited:
+            inner = node.rate.bucket(self._mtu, 1000 * self._mtu)  # As an interface's queue.
+            port = node.rate.bucket(self._mtu, 1 << 17)  # A switch has little memory per port.
+            shrinks = inner.burst < node.burst
+            node.burst = max(node.burst, inner.burst)  # Of one end at least, until all is done.
+            with self.inside(index):
+                self._set_buckets([(INTERFACE, inner, shrinks)])
+            ports.append((node.port, port, shrinks))
+        if ports:
+            self._set_buckets(ports)
+        for _, node in limited:
+            node.burst = node.rate.bucket(self._mtu, 0).burst
+
+    def _set_buckets(self, links):
+        """(device, bucket, whether the burst shrinks) of links in this namespace.
+
+        A queued packet that is larger than the burst would never pass, nor would any behind it.
+        From the change on none such comes in; where something is queued after it, the queue is
+        replaced by an empty one, which tbf counts as drops.
+        """
+        self._batch("tc", *(f"qdisc replace dev {device} root handle {TBF} {bucket}"
+                            for device, bucket, _ in links))
+        shrunk = {device: bucket for device, bucket, shrinks in links if shrinks}
+        if not shrunk:
+            return
+        found = json.loads(self._run("tc", "-s", "-j", "qdisc", "show"))
+        queued = [x["dev"] for x in found if x.get("root") and x["dev"] in shrunk and x["backlog"]]
+        # One with the handle of that which is there would not replace it.
+        second = {x["dev"] for x in found if x["handle"] == QUEUES[0]}
+        if queued:
+            self._batch("tc", *(f"qdisc replace dev {device} parent {TBF}1 handle "
+                                f"{QUEUES[device in second]} bfifo limit {shrunk[device].limit}"
+                                for device in queued))
 
     def _lose(self, udp_only):
         """Where a link ends, so after its rate: what is lost has used the link.
@@ -179,9 +229,10 @@ class Namespaces:
         links = json.loads(self._run("ip", "-d", "-j", "link", "show", "master", BRIDGE))
         return all(x["linkinfo"]["info_slave_data"]["state"] == "forwarding" for x in links)
 
-    def _qdisc(self, device):
+    def _charged(self, device):
+        """(bytes, drops) of its tbf, or of None where there is none."""
         found = json.loads(self._run("tc", "-s", "-j", "qdisc", "show", "dev", device))
-        return found[0]["bytes"], found[0]["drops"]
+        return next(((x["bytes"], x["drops"]) for x in found if x["kind"] == "tbf"), (None, None))
 
     def _lost(self, device):
         found = json.loads(self._run("nft", "-j", "list", "counter", "netdev", "lab", device))

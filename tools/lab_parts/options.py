@@ -1,6 +1,7 @@
 """The command line: every value is checked, and an option that would do nothing is refused."""
 
 import argparse
+import dataclasses
 import re
 import shlex
 import shutil
@@ -20,6 +21,21 @@ OF_AGGREGATORS = ("aggregator_ready", "aggregator_port", "aggregators_may_fail",
                   "reorder", "delay")
 
 
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+    """What tbf is told of a link."""
+
+    bits: int
+    burst: int
+    limit: int
+
+    def __str__(self):
+        return f"tbf rate {self.bits}bit burst {self.burst} limit {self.limit}"
+
+
+NO_LIMIT = Bucket(10**12, 1 << 26, 1 << 30)  # More than any processor here passes on.
+
+
 class Rate:
     """A link's rate as tc writes it; bits is None when there is no limit."""
 
@@ -34,16 +50,16 @@ class Rate:
                 f"'{text}': accepted are 1kbit to 1000gbit as a number with one of "
                 f"{', '.join(RATE_UNITS)}, and 'unlimited'")
 
-    def tbf(self, mtu, queue_bytes_min):
-        """What tc is told.
-
-        The burst is what passes at full speed after a pause, so it is small: 1 ms, and 256 KiB
+    def bucket(self, mtu, queue_bytes_min):
+        """The burst is what passes at full speed after a pause, so it is small: 1 ms, and 256 KiB
         from 2 Gbit on, which was measured to fill 10 Gbit (high-resolution timers need no burst
         of rate/HZ). The queue holds 10 ms, or the bytes given.
         """
+        if self.bits is None:
+            return NO_LIMIT
         burst = max(1 << 14, 2 * mtu, min(self.bits // 8 // 1000, 1 << 18))
         limit = max(queue_bytes_min, self.bits // 8 // 100) + burst
-        return f"tbf rate {self.bits}bit burst {burst} limit {limit}"
+        return Bucket(self.bits, burst, limit)
 
 
 def whole_number(low, high):
@@ -212,6 +228,7 @@ def parse_arguments(argv):
     for name, value in DEFAULTS.items():
         if getattr(options, name) is None:
             setattr(options, name, Rate(value) if name == "rate" else value)
+    options.aggregator_rate_follows = options.aggregator_rate is None
     options.aggregator_rate = options.aggregator_rate or options.rate
     options.aggregator_count = (options.workers if options.aggregators_on_workers
                                 else options.aggregators or 0)

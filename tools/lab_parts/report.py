@@ -6,6 +6,7 @@ from lab_parts.network import node_of_aggregator
 from lab_parts.system import say
 
 SECONDS = "_seconds"            # Ends the name of a time; lines have its unit instead.
+RATES_SHOWN = 3                 # Changes; of more only the last. JSON has all.
 
 
 def end_of(process):
@@ -45,18 +46,25 @@ def line(row):
                      for key, value in row.items())
 
 
+def rates_text(run):
+    first, *others = [change["rate"] for change in run.rates]
+    if len(others) > RATES_SHOWN:
+        others = [f"{len(others) - 1} others", others[-1]]
+    return " then ".join([first, *others])
+
+
 def report(options, cluster, run):
     workers = [worker_row(cluster, worker) for worker in run.workers]
     aggregators = [aggregator_row(options, cluster, a) for a in run.aggregators]
     relays = [relay_row(relay, door) for relay, door in zip(run.relays, run.doors)]
     count = f", aggregators {len(aggregators)}" if aggregators else ""
-    say(f"workers {len(workers)}{count}, {cluster.mode}, {options.rate.text}, {run.seconds:.3f} s")
+    say(f"workers {len(workers)}{count}, {cluster.mode}, {rates_text(run)}, {run.seconds:.3f} s")
     for row in workers + aggregators + relays:
         say(line(row))
     if options.json:
         result = {"workers": workers, "aggregators": aggregators, "relays": relays,
                   "seconds": round(run.seconds, 6), "rate": options.rate.text,
-                  "aggregator_rate": options.aggregator_rate.text, "mtu": options.mtu,
+                  "rates": run.rates, "aggregator_rate": options.aggregator_rate.text, "mtu": options.mtu,
                   "loss": options.loss, "loss_protocol": options.loss_protocol,
                   "duplicate": options.duplicate, "reorder": options.reorder,
                   "delay": options.delay, "seed": options.seed,

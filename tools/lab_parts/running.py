@@ -10,9 +10,10 @@ import socket
 import sys
 import time
 
-from lab_parts import processes, relay
+from lab_parts import answering, processes, relay
+from lab_parts.control import VARIABLE
 from lab_parts.network import node_of_aggregator
-from lab_parts.options import AGGREGATOR_PORT
+from lab_parts.options import AGGREGATOR_PORT, Rate
 from lab_parts.system import TIMED_OUT, say
 
 READY_S = 60.0                  # What an aggregator has until it is ready.
@@ -27,9 +28,13 @@ class Run:
         self.options, self.cluster, self.wake = options, cluster, wake
         self.workers, self.aggregators, self.relays, self.timers = [], [], [], []
         self.targets, self.doors = [], []  # Where aggregators listen; where workers send to.
-        self.status, self.stopping, self.ending, self.seconds = 0, False, False, 0.0
+        self.status, self.stopping, self.ending = 0, False, False
+        self.started, self.seconds = time.monotonic(), 0.0  # Again when the workers start.
+        self.rates = [{"rate": options.rate.text, "seconds": 0.0}]
         self.selector = selectors.DefaultSelector()
         self.selector.register(wake, selectors.EVENT_READ)
+        self.control = answering.Control(self.set_rate)
+        self.selector.register(self.control.requests, selectors.EVENT_READ, self.control)
 
     def run(self):
         try:
@@ -38,10 +43,10 @@ class Run:
             self.start_aggregators()
             self.wait_until(lambda: self.stopping or not self.awaited())
             if not self.stopping:
-                started = time.monotonic()
+                self.started = time.monotonic()
                 self.start_workers()
                 self.wait_until(lambda: not self.running(self.workers))
-                self.seconds = time.monotonic() - started
+                self.seconds = time.monotonic() - self.started
             self.ending = True
             self.end(self.aggregators)
             self.end(self.relays)
@@ -141,6 +146,7 @@ class Run:
             "NCCL_SOCKET_IFNAME": self.cluster.interface,
             # Ranks that NCCL takes for one host talk through shared memory, past the link.
             "NCCL_HOSTID": f"lab{rank}",
+            VARIABLE: self.control.paths,
         }
         if self.doors:
             mine["SLUICE_AGGREGATORS"] = ",".join(f"{host}:{port}" for host, port in self.doors)
@@ -188,11 +194,14 @@ class Run:
             self.timers.remove(timer)
             timer[1]()
         wait = min((max(0.0, when - now) for when, _ in self.timers), default=None)
+        if self.control.pending:
+            wait = 0.0
         for key, _ in self.selector.select(wait):
             if key.fileobj is self.wake:
                 self.on_signals()
             elif not key.data.read():
                 self.selector.unregister(key.fileobj)
+        self.control.answer_one()  # No more at once: a flood of requests must not hold the rest.
 
     def on_signals(self):
         for number in self.wake.recv(4096):
@@ -200,6 +209,18 @@ class Run:
                 self.reap()
             else:
                 self.stop(128 + number, f"{signal.Signals(number).name}: ending")
+
+    def set_rate(self, text):
+        """The rate as it was applied; ArgumentTypeError or Unavailable with what was wrong."""
+        rate = Rate(text)
+        self.cluster.set_rate(rate)
+        if rate.text != self.options.rate.text:
+            seconds = round(time.monotonic() - self.started, 6)
+            self.rates.append({"rate": rate.text, "seconds": seconds})
+        self.options.rate = rate
+        if self.options.aggregator_rate_follows:
+            self.options.aggregator_rate = rate
+        return rate.text
 
     def on_time_out(self):
         what = "still running" if self.workers else "not ready"

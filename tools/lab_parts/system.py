@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Unavailable(Exception):
-    """Why there can be no namespaces here."""
+    """Why there can be no namespaces here, or why their links cannot be changed."""
 
 
 def say(text):

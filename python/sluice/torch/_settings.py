@@ -11,7 +11,7 @@ PREFIX = "SLUICE_"
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
 OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB",
-          "SLUICE_LAB", "SLUICE_LAB_INTERFACE")
+          "SLUICE_LAB", "SLUICE_LAB_INTERFACE", "SLUICE_LAB_CONTROL")
 
 
 def _patterns(text: str) -> tuple[str, ...]:

@@ -1,0 +1,63 @@
+"""What is trained: a job is a model, its data and how it is optimised, the same for everybody."""
+
+from __future__ import annotations
+
+import abc
+
+import torch
+from torch import nn
+
+Batch = tuple[torch.Tensor, ...]
+
+
+class Job(abc.ABC):
+    """One training job. All that is random follows from the seed, so runs can be paired."""
+
+    name: str
+    title: str
+    loss_name: str
+    batch_text: str
+    bucket_mb: float    # of DDP, so that there are at least eight buckets
+    rate: float         # the optimizer's
+    warmup: int = 10    # steps over which that is reached
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    @abc.abstractmethod
+    def model(self) -> nn.Module:
+        """The model, initialised; its forward takes a batch and returns the mean loss."""
+
+    @abc.abstractmethod
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """For all parameters of the model."""
+
+    @abc.abstractmethod
+    def batch(self, step: int, rank: int) -> Batch:
+        """What a rank learns from in a step."""
+
+    @abc.abstractmethod
+    def held_out(self, rank: int, ranks: int) -> Batch:
+        """A rank's share of the data that is never learned from; shares have the same size."""
+
+    def set_rate(self, optimizer: torch.optim.Optimizer, step: int) -> None:
+        """Warm-up, then constant: the loss goes on falling, so that a target near the end means
+        something."""
+        for group in optimizer.param_groups:
+            group["lr"] = self.rate * min(1.0, (step + 1) / self.warmup)
+
+
+def make(name: str, seed: int) -> Job:
+    """The job of that name."""
+    # Here, because the jobs' modules need Job.
+    from training.jobs.clicks import Clicks
+    from training.jobs.gpt import Gpt
+    return {job.name: job for job in (Gpt, Clicks)}[name](seed)
+
+
+def generator(*key: int) -> torch.Generator:
+    """Randomness of its own for every key, in any order of use."""
+    seed = 0
+    for part in key:
+        seed = (seed * 1_000_003 + part + 1) % (1 << 62)
+    return torch.Generator().manual_seed(seed)

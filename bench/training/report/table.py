@@ -1,0 +1,67 @@
+"""The table of a job. On a narrow screen a row is a card, with the column's name in each cell."""
+
+from .drawing import COLOUR_COUNT, swatch
+from .markup import NOTHING, SPACE, element, number, percent
+
+COLUMNS = {"Time to target loss": "Time to target", "Speed-up": "Speed-up",  # On a card: shorter.
+           "Steps per second": "Steps/s", "MB sent per step and worker": "MB sent/step",
+           "Final loss": "Final loss", "Final loss, difference": "Difference"}
+
+
+def table(rows, target):
+    caption = "The median over seeds, with their range below it where there are several."
+    if target:
+        caption = f"Target loss {number(target.median, 4)}. {caption}"
+    head = [element("th", words, scope="col", role="columnheader")
+            for words in ("Configuration", *COLUMNS)]
+    fastest = max((row.speed_up.median for row in rows if row.speed_up), default=1)
+    return element(
+        "table", element("caption", caption),
+        element("thead", element("tr", *head, role="row"), role="rowgroup"),
+        element("tbody", *(table_row(row, fastest) for row in rows), role="rowgroup"),
+        role="table")
+
+
+def table_row(row, fastest):
+    failures = [element("small", f"seed {seed} failed: {what}", class_="failed")
+                for seed, what in row.failures]
+    cells = (time_to_target(row), speed_up(row, fastest), measured(row.rate),
+             measured(row.sent, lambda value: number(value / 1e6)),
+             measured(row.loss, lambda value: number(value, 4)),
+             measured(row.difference if row.index else None,
+                      lambda value: percent(value, 2, "+", unit=""), "%"))
+    return element(
+        "tr", element("th", swatch(row.index), element("span", row.title, *failures), scope="row",
+                      role="rowheader"),
+        *(element("td", *cell, role="cell", data_label=label)
+          for label, cell in zip(COLUMNS.values(), cells)), role="row")
+
+
+def measured(found, show=number, unit="", missing=NOTHING):
+    if not found:
+        return [missing]
+    low, high = show(found.low), show(found.high)
+    return [show(found.median) + (SPACE + unit if unit else ""),
+            element("small", f"{low} – {high}") if low != high else None]
+
+
+def not_reached(row):
+    return "not reached" if len(row.failures) < row.seed_count else "failed"
+
+
+def time_to_target(row):
+    cell = measured(row.seconds, unit="s", missing=not_reached(row))
+    if row.steps:
+        cell.append(element("small", f"{number(row.steps.median)} steps"))
+    if row.seconds and row.seconds.count < row.seed_count:
+        cell.append(element("small", f"{row.seconds.count} of {row.seed_count} seeds"))
+    return cell
+
+
+def speed_up(row, fastest):
+    cell = measured(row.speed_up, unit="×",
+                    missing=NOTHING if row.seconds else not_reached(row))
+    if row.speed_up:
+        cell.append(element("i", class_=f"bar c{row.index % COLOUR_COUNT}",
+                            style=f"width:{100 * row.speed_up.median / fastest:.1f}%"))
+    return cell
