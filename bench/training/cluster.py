@@ -21,6 +21,9 @@ TORCHRUN = ('exec "$0" -m torch.distributed.run --nnodes "$WORLD_SIZE" --node-ra
             ' --nproc-per-node 1 --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"'
             ' -m training.worker "$1"')
 
+# The last line of a traceback, as torch prints it with the rank before it.
+ERROR = r"\[\d+\] \[rank(\d+)\]: (\w[\w.]*(?:Error|Exit|Exception)\b.*)"
+
 
 class Failed(Exception):
     """What happened, in one line, and the exit status."""
@@ -109,7 +112,7 @@ class _Log:
             self._progress.say(line.removeprefix("lab: "))
         if found := re.match(r"\[(\d+)\]\s+exitcode\s*: (-?\d+)", line):
             self._ended.setdefault(int(found[1]), int(found[2]))
-        if found := re.match(r"\[\d+\] \[rank(\d+)\]: (\w[\w.]*(?:Error|Exit|Exception)\b.*)", line):
+        if found := re.match(ERROR, line):
             self._said.append(f"rank {found[1]}: {found[2]}")
 
     def verdict(self, status: int) -> tuple[str, int]:
@@ -119,7 +122,8 @@ class _Log:
             return f"ended by {signal.Signals(self.ended_by).name}", 128 + self.ended_by
         for rank, code in sorted(self._ended.items()):
             if code < 0:
-                return f"worker {rank} was ended by {signal.Signals(-code).name} ({where}); {log}", 1
+                name = signal.Signals(-code).name
+                return f"worker {rank} was ended by {name} ({where}); {log}", 1
         if self._said:
             return f"{self._said[0]} ({where}); {log}", 1
         return f"the workers ended with status {status} ({where}); {log}", 1

@@ -8,6 +8,7 @@ import os
 import pathlib
 import platform
 import shlex
+import shutil
 import sys
 import time
 
@@ -17,6 +18,8 @@ from training.cluster import ROOT, Failed
 from training.progress import Progress
 from training.report import write as write_report
 
+SPACE = 50_000_000  # bytes, for results, report and log
+
 
 def check_codecs(names: tuple[str, ...]) -> None:
     """Before anything is started, and by who knows."""
@@ -24,8 +27,16 @@ def check_codecs(names: tuple[str, ...]) -> None:
         if contestant.codec is not None:
             try:
                 sluice.reduce([[0.0] * 8, [0.0] * 8], codec=contestant.codec)
-            except (ValueError, sluice.SluiceError) as error:
+            except ValueError as error:
                 raise Failed(f"--codecs {contestant.name}: {error}", 2) from None
+
+
+def check_space(out: pathlib.Path) -> None:
+    """A run of minutes must not fail at its end."""
+    free = shutil.disk_usage(out).free
+    if free < SPACE:
+        raise Failed(f"--out {out}: {free / 1e6:.1f} MB are free there and a run writes up to"
+                     f" {SPACE / 1e6:.0f} MB; accepted: a folder with more room")
 
 
 def processor() -> str:
@@ -49,12 +60,14 @@ def described(outcome: cluster.Outcome, arguments: list[str], began: float) -> d
 
 
 def train(arguments: list[str]) -> None:
-    asked, out, began = options.parse(arguments), ROOT / "out", time.monotonic()
-    out.mkdir(exist_ok=True)
+    began, asked = time.monotonic(), options.parse(arguments)
+    out = pathlib.Path(asked.out).absolute()
+    out.mkdir(parents=True, exist_ok=True)
     results_file, report_file = out / "results.json", out / "report.html"
     for old in (results_file, report_file):  # An old one must not be taken for this run's.
         old.unlink(missing_ok=True)
     raw = str(out / "raw.json")
+    check_space(out)
     plan = options.plan(asked, raw)
     check_codecs(plan.contestants)
     progress = Progress()
@@ -72,7 +85,7 @@ def train(arguments: list[str]) -> None:
         for path in tables_in_docs.write(ROOT, results, sweep):
             progress.say(f"wrote the tables of {path.relative_to(ROOT)}")
     os.unlink(raw)
-    print(f"\nThe report, with charts: {report_file.relative_to(ROOT)} (one file, needs no network)."
+    print(f"\nThe report, with charts: {os.path.relpath(report_file)} (one file, needs no network)."
           f" {time.monotonic() - began:.0f} s.")
 
 

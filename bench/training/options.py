@@ -77,15 +77,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--codecs", nargs="+", type=contestant, metavar="NAME",
                       help=f"instead of the usual contestants: {contestants.ACCEPTED}")
     made.add_argument("--rate", action="append", type=rate, metavar="RATE",
-                      help="of every link, as tc writes it (100mbit, 2.5gbit), unlimited, or auto: so"
-                           " that communication is about 80 %% of a step of plain DDP; repeatable;"
-                           " default auto")
+                      help="of every link, as tc writes it (100mbit, 2.5gbit), unlimited, or auto:"
+                           " so that communication is about 80 %% of a step of plain DDP;"
+                           " repeatable; default auto")
     made.add_argument("--workers", type=count(2, WORKERS_MAX), default=4, metavar="N",
                       help=f"2 to {WORKERS_MAX}; default 4")
     made.add_argument("--steps", type=count(20, 100_000), metavar="N",
-                      help="of every contestant; default 25 with --quick, 150 with --full, else 100")
+                      help="of every contestant; default 25 with --quick, 150 with --full, else"
+                           " 100")
     made.add_argument("--seeds", type=count(1, 100), metavar="N",
                       help="default 1, with --full 3")
+    made.add_argument("--out", metavar="FOLDER", default="out",
+                      help="where report.html, results.json and log.txt go; default out")
     made.add_argument("--python", metavar="FILE",
                       help="an interpreter that has torch, instead of installing that")
     return made

@@ -16,7 +16,7 @@ class Plan:
     jobs: dict[str, int]            # name and steps
     contestants: tuple[str, ...]
     seeds: int
-    rates: tuple[str, ...]          # of the links, one run for each: AUTO, UNLIMITED, or as `tc` writes it
+    rates: tuple[str, ...]          # of the links, in turn: AUTO, UNLIMITED, or as `tc` writes it
     piece: int                      # steps of a contestant before it is the next one's turn
     trace_rounds: int               # 0: no trace
     seconds: float | None           # for the training of all jobs; none: as long as it takes

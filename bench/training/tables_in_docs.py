@@ -57,9 +57,10 @@ def training_tables(results: dict) -> str:
             f" {table.job_text(job['rate'], job['dense_share'])}.\n\n{markdown(rows)}\n")
     made = results["made"]
     seeds = len(results["jobs"][0]["configurations"][0]["seeds"])
-    parts.append(f"{seeds} seeds, medians and ranges; torch {made['torch']}, Gloo, {made['machine']};"
-                 f" `{made['command']}`, {made['when'][:10]}. The target is the loss that dense DDP"
-                 f" has after {results['jobs'][0]['target_share']:.0%} of its steps.\n")
+    parts.append(f"{seeds} seeds, medians and ranges; torch {made['torch']}, Gloo,"
+                 f" {made['machine']}; `{made['command']}`, {made['when'][:10]}. The target is the"
+                 f" loss that the first row has after"
+                 f" {results['jobs'][0]['target_share']:.0%} of its steps.\n")
     return "\n".join(parts)
 
 
@@ -69,8 +70,8 @@ def rate_tables(sweep: dict) -> str:
     for name, title in names.items():
         jobs = [job for job in sweep["jobs"] if job["name"] == name]
         rows = [["milliseconds of a step", *(job["rate"] or "unlimited" for job in jobs)]]
-        rows.append(["computing alone", *(f"{1e3 * job['configurations'][0]['trace']['compute_s']:.0f}"
-                                          for job in jobs)])
+        alone = [job["configurations"][0]["trace"]["compute_s"] for job in jobs]
+        rows.append(["computing alone", *(f"{1e3 * seconds:.0f}" for seconds in alone)])
         for index, configuration in enumerate(jobs[0]["configurations"]):
             rows.append([configuration["title"], *(step_text(job, index) for job in jobs)])
         parts.append(f"**{title[0].upper()}{title[1:]}**, {jobs[0]['parameters'] / 1e6:.2f} M"

@@ -133,8 +133,8 @@ def run_job(plan: Plan, name: str, rate: str, seconds: float | None) -> dict:
             buckets = bucket_count(race.courses[0])
         race.end()
     traces = trace_all(plan, job, names, batches, chosen)
-    entries = [{"name": contestant.name, "title": contestant.title, "kind": contestant.kind,
-                "codec": contestant.codec, "carrier": contestant.carrier,
+    entries = [{"name": contestant.name, "title": contestant.title, "about": contestant.about,
+                "kind": contestant.kind, "codec": contestant.codec, "carrier": contestant.carrier,
                 "feedback": contestant.feedback, "seeds": [found[number] for found in seeds],
                 "trace": traces[number], "layers": layers[number]}
                for number, contestant in enumerate(names)]

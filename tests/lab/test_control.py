@@ -214,6 +214,15 @@ class Answers(WithControl):
         self.request(b"rate 2gbit\n")
         self.assertEqual(self.unread(), ["ok 2gbit"])
 
+    def test_no_more_is_taken_than_can_be_answered(self):
+        with open(self.requests, "wb", buffering=0) as file:
+            file.write(b"rate 1gbit\n" * 1000)
+        for _ in range(100):
+            self.control.read()
+        self.assertLessEqual(len(self.control._lines._rest), control.REQUEST_BYTES_MAX)
+        self.serve()
+        self.assertEqual(self.unread(), ["ok 1gbit"] * 1000)
+
     def test_a_request_that_someone_else_has_read(self):
         self.in_time(self.control.read)
         self.assertFalse(self.control.pending)
@@ -278,7 +287,9 @@ class Client(WithControl):
                 try:
                     control.set_rate(f"{name}.{number}gb")
                 except RuntimeError as error:
-                    failed.append(f"'{name}.{number}gb'" in str(error))
+                    failed.append(f"'{name}.{number}gb':" in str(error))
+                if not all(failed):
+                    return
                 control.set_rate(f"{name}.{number}gbit")
         with self.serve_until_end():
             threads = [threading.Thread(target=ask, args=[name]) for name in range(1, 9)]
@@ -312,7 +323,7 @@ class Client(WithControl):
         self.refused("not answered by the lab after 0.05 s", timeout_s=0.05)
 
     def test_without_a_lab(self):
-        for value, said in ((None, "is ''"), ("", "is ''"), ("x", "is 'x'"), ("a:b:c", "is 'a:b:c'"),
+        for value, said in ((None, "is ''"), ("", "is ''"), ("x", "is 'x'"), ("a:b:c", "'a:b:c'"),
                             ("/nothing/here:/nothing/here", "cannot open /nothing/here: No such"),
                             (f"{os.devnull}:{os.devnull}", f"{os.devnull} is no pipe")):
             with self.subTest(value):
@@ -382,9 +393,8 @@ class Everywhere:
         self.assertEqual(done.stdout, f"[0] {self.right('3gbit', '')}\n")
 
     def test_kill_of_the_lab_leaves_nothing(self):
-        code = ("import os\nprint(os.environ['SLUICE_LAB_CONTROL'], flush=True)\n"
-                "pipes = [open(path, mode) for path, mode in\n"
-                "         zip(os.environ['SLUICE_LAB_CONTROL'].split(':'), ('wb', 'rb'))]\n" + BLOCK)
+        code = ("import os\npaths = os.environ['SLUICE_LAB_CONTROL']\nprint(paths, flush=True)\n"
+                "pipes = list(map(open, paths.split(':'), ('wb', 'rb')))\n" + BLOCK)
         lab = self.popen("--workers", 1, code=code)
         paths = lab.stdout.readline().split()[1].split(":")
         first = children(lab.pid)[0]
@@ -467,7 +477,7 @@ class InNamespaces(Everywhere, LabTest):
         code = ("show()\nset_rate('unlimited')\nshow()\nset_rate('20mbit')\nshow()\n"
                 "set_rate('unlimited')\nshow()\nset_rate('30mbit')\nshow()")
         without, still, low, high, again = self.shown("--rate", "unlimited", code=code)
-        self.assertEqual((without, still), ([], []))  # Nothing is in the way that was not asked for.
+        self.assertEqual((without, still), ([], []))  # What was not asked for is not in the way.
         self.check_rates(low, self.both(20 * 10**6))
         self.check_rates(high, self.both(10**12))
         self.check_rates(again, self.both(30 * 10**6))
@@ -497,18 +507,19 @@ class InNamespaces(Everywhere, LabTest):
         return size * 1514 // 1448
 
     def test_what_was_charged_is_kept_by_every_change(self):
-        code = "".join(f"send({size})\nbefore = links()\nset_rate('{rate}')\nshow([before, links()])\n"
-                       for size, rate in ((10**6, "200mbit"), (10**6, "50mbit"), (10**5, "2gbit"),
-                                          (10**6, "unlimited"), (10**6, "20mbit")))
+        code = "".join(f"send({size})\nbefore = links()\n"
+                       f"set_rate('{rate}')\nshow([before, links()])\n" for size, rate in
+                       ((10**6, "200mbit"), (10**6, "50mbit"), (10**5, "2gbit"),
+                        (10**6, "unlimited"), (10**6, "20mbit")))
         shown, row = self.send("--rate", "1gbit", code=code)
         total = 0
         for (before, after), size in zip(shown, (10**6, 10**6, 10**5, 10**6, 10**6)):
             total += size
-            charged = [[link[2] for link in links] for links in (before, after)]
-            self.assertEqual(*charged)
-            self.assertGreaterEqual(charged[0][0], self.on_a_wire(total))
-        self.assertTrue(charged[1][0] <= row["wire_bytes_sent"] < 2 * total)
-        self.assertLessEqual(charged[1][1], row["wire_bytes_received"])
+            for old, charged in zip(before, after):  # An acknowledgement may still come.
+                self.assertTrue(old[2] <= charged[2] < old[2] + 1000, (old, charged))
+            self.assertGreaterEqual(after[0][2], self.on_a_wire(total))
+        self.assertTrue(after[0][2] <= row["wire_bytes_sent"] < 2 * total)
+        self.assertLessEqual(after[1][2], row["wire_bytes_received"])
 
     def test_what_passed_before_the_first_limit_is_not_charged(self):
         _, row = self.send("--rate", "unlimited", code="send(3_000_000)\nset_rate('unlimited')")
@@ -553,8 +564,8 @@ show("through")
         (folder / "tc").chmod(0o755)
         self.env = {"PATH": f"{folder}:{os.environ['PATH']}"}
         code = ("open(folder + '/refuse', 'w').close()\n"
-                "try:\n    set_rate('20mbit')\nexcept RuntimeError as error:\n    why = str(error)\n"
-                "os.unlink(folder + '/refuse')\nshow(why)\nset_rate('30mbit')\nshow()")
+                "try:\n    set_rate('20mbit')\n"
+                "except RuntimeError as error:\n    why = str(error)\nos.unlink(folder + '/refuse')\nshow(why)\nset_rate('30mbit')\nshow()")
         why, links = self.shown(code=code)
         self.assertEqual(why, "'20mbit': tc: not today; some links may have it, and others still "
                               "the rate before")

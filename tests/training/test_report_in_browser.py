@@ -44,7 +44,7 @@ LOOK = """(() => {
   return {
     scroll: document.documentElement.scrollWidth, width: document.documentElement.clientWidth,
     figures: sized("figure"), lines: sized("figure path.line"), bars: sized("figure rect.sent"),
-    spans: sized("figure rect.bucket"), markers: sized("figure use.marker"),
+    spans: sized("figure rect.bucket"), markers: sized("figure use"),
     texts: sized("figure text"), cut, crossed, cells: cells.map((n) => n.textContent),
   };
 })()"""

@@ -64,7 +64,8 @@ def report(options, cluster, run):
     if options.json:
         result = {"workers": workers, "aggregators": aggregators, "relays": relays,
                   "seconds": round(run.seconds, 6), "rate": options.rate.text,
-                  "rates": run.rates, "aggregator_rate": options.aggregator_rate.text, "mtu": options.mtu,
+                  "rates": run.rates, "aggregator_rate": options.aggregator_rate.text,
+                  "mtu": options.mtu,
                   "loss": options.loss, "loss_protocol": options.loss_protocol,
                   "duplicate": options.duplicate, "reorder": options.reorder,
                   "delay": options.delay, "seed": options.seed,

@@ -50,7 +50,7 @@ class Axis:
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         texts = [f"{tick:,.{decimals}f}".replace("-", "−") if decimals < 4 and step < 1e5
                  else number(tick, 2) for tick in found]
-        return [(tick, text + self.unit if tick else text) for tick, text in zip(found, texts)]
+        return [(tick, text + self.unit if tick else "0") for tick, text in zip(found, texts)]
 
 
 def from_zero(values, label="", unit="", room=0.0):

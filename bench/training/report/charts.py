@@ -15,7 +15,7 @@ THREAD = 14                     # Height of a timeline's main thread.
 BUCKETS_HEIGHT = 72             # Of all its buckets together, if it can be.
 LAYER, LAYER_NAME_MAX = 17, 22
 ROUNDING = 1e-9                 # An error below it is float32's own.
-PHASES = ("forward", "backward", "optimizer")
+PHASES = ("forward", "backward", "wait", "optimizer")
 
 
 def line_chart(title, note, job, column, x_label, target):
@@ -175,7 +175,6 @@ def timelines(title, note, configurations):
                 timeline(title_of(configuration), spans_of(configuration), axis, factor, unit))
             for index, configuration in enumerate(configurations)]
     return figure(title, note, keys((*((phase, phase[0].upper(), phase) for phase in PHASES),
-                                     ("idle", None, "waiting"),
                                      ("bucket", None, "a bucket on its way"))),
                   element("div", *rows, class_="timelines"), class_="wide")
 
@@ -189,9 +188,7 @@ def timeline(name, spans, axis, factor, unit):
     buckets = list(dict.fromkeys(str(span["what"]) for span in spans if is_bucket(span)))
     each = min(9, max(3, BUCKETS_HEIGHT // max(1, len(buckets))))
     height = THREAD + 2 + each * len(buckets) + 4
-    end = axis.percent(factor * max((span["to"] for span in spans), default=0))
-    parts = [grid(axis, 0, height),
-             element("rect", width=end, height=THREAD, class_="idle")]
+    parts = [grid(axis, 0, height)]
     for span in spans:
         what, start, stop = str(span["what"]), factor * span["from"], factor * span["to"]
         width = max(axis.at(stop) - axis.at(start), 0.002)
@@ -217,7 +214,10 @@ def is_bucket(span):
 
 
 def layer_errors(title, note, configurations):
-    """A row per layer, a marker per configuration, on a logarithmic axis."""
+    """A row per layer, a marker per configuration, on a logarithmic axis.
+
+    Markers are hollow: over two carriers a codec's errors are the same, and both shall be seen.
+    """
     errors, exact = {}, collections.Counter()  # errors: layer -> [(index, error)]
     for index, configuration in enumerate(configurations):
         for layer in configuration.get("layers") or []:
@@ -228,7 +228,7 @@ def layer_errors(title, note, configurations):
                 exact[title_of(configuration)] += 1
     if exact:
         note += " Below 10⁻⁹, so not drawn: " + ", ".join(
-            f"{name} in {count} of {len(errors)} layers" for name, count in exact.items()) + "."
+            f"{name} ({count} of {len(errors)} layers)" for name, count in exact.items()) + "."
     drawn = [error for own in errors.values() for _, error in own]
     if not drawn:
         return figure(title, note if exact else "Not measured.", class_="wide")
@@ -240,7 +240,7 @@ def layer_errors(title, note, configurations):
         short = layer if len(layer) <= LAYER_NAME_MAX else "…" + layer[1 - LAYER_NAME_MAX:]
         parts += [element("line", x1=0, x2="100%", y1=y, y2=y, class_="grid"),
                   text(short, -8, y + 4, "end", class_="tick", data_tip=layer)]
-        parts += [marker(index, axis.percent(error), y, class_=classes(index, "marker"),
+        parts += [marker(index, axis.percent(error), y, class_=classes(index, "hollow"),
                          data_tip=f"{layer}\n{title_of(configurations[index])}: {number(error, 2)}")
                   for index, error in own]
     return figure(title, note, plot(drawing(

@@ -45,7 +45,7 @@ def page(results):
 
 def embedded(results):
     """Nothing is escaped inside a script element, so JSON itself has to hide what would end it."""
-    return Markup(json.dumps(results, allow_nan=False))
+    return Markup(json.dumps(results, allow_nan=False).replace("<", "\\u003c"))
 
 
 def switches(jobs):
@@ -92,7 +92,8 @@ def job_section(index, job):
         "section", element("h2", job_name(job), element("small", job.get("title"))),
         element("p", join(facts, " · "), class_="facts"),
         element("p", first, class_="headline"), element("p", second) if second else None,
-        tiles(configurations, rows), table(rows, target), *legend(configurations),
+        tiles(configurations, rows), table(rows, target, job.get("target_share")),
+        *legend(configurations),
         element("div", *job_charts(job, configurations, target and target.median),
                 class_="charts"), class_="job", id=f"job{index}")
 
@@ -134,12 +135,12 @@ def job_charts(job, configurations, target):
                           job, 1, "seconds of training", target),
         charts.line_chart("Loss against steps", "Lines that lie on each other learn the same from"
                           " a step.", job, 0, "steps", target),
-        charts.breakdown("Where a step's time goes", "One traced step. With perfect overlap it"
-                         " would be as long as its floor.", configurations),
-        charts.traffic("Bytes per step", "As the worker's network interface counted them, headers"
-                       " included; the median over seeds.", configurations),
-        charts.timelines("One step from within", "Above, the main thread; below, each bucket from"
-                         " when it is ready to when it is averaged. All to the same scale.",
+        charts.breakdown("Where a step's time goes", "Medians over traced steps. With perfect"
+                         " overlap a step would be as long as its floor.", configurations),
+        charts.traffic("Bytes per step", "As the workers' network interfaces counted them, headers"
+                       " included.", configurations),
+        charts.timelines("One step from within", "Above, a worker's main thread; below, each"
+                         " bucket from when it is ready to when it is averaged. All to one scale.",
                          configurations),
         charts.layer_errors("Error per layer", "Of the mean gradient, at one step. Left is better.",
                             configurations))
@@ -152,9 +153,8 @@ def how_it_was_measured(results, jobs):
     facts = [("Network", f"{network.get('workers') or NOTHING} workers, {where}")]
     for job in jobs:
         facts.append((f"Links of {job_name(job)}", join((
-            f"{job.get('rate') or 'not limited'}. ", job.get("rate_why"),
-            f" Exposed communication is {percent(job.get('dense_share'))} of the first"
-            f" configuration's step, aimed at were {percent(job.get('target_share'))}."))))
+            f"{job.get('rate') or 'not limited'}; ", job.get("rate_why"),
+            f". Measured: {percent(job.get('dense_share'))} of the first configuration's step."))))
     facts += [("Machine", made.get("machine")),
               ("Versions", ", ".join(f"{key} {made.get(key) or NOTHING}"
                                      for key in ("sluice", "torch", "python"))),
@@ -182,5 +182,7 @@ def what_it_is(configuration):
     if configuration.get("kind") != "sluice":
         return "PyTorch without Sluice."
     carrier = configuration.get("carrier")
-    return (f"Sluice as DDP's hook: codec {configuration.get('codec') or NOTHING}, "
-            f"{CARRIERS.get(carrier, carrier or NOTHING)}.")
+    feedback = configuration.get("feedback") not in (None, "none")
+    return (f"Sluice as DDP's hook: codec {configuration.get('codec') or NOTHING}"
+            f"{', with error feedback' if feedback else ''},"
+            f" {CARRIERS.get(carrier, carrier or NOTHING)}.")

@@ -8,10 +8,12 @@ COLUMNS = {"Time to target loss": "Time to target", "Speed-up": "Speed-up",  # O
            "Final loss": "Final loss", "Final loss, difference": "Difference"}
 
 
-def table(rows, target):
-    caption = "The median over seeds, with their range below it where there are several."
+def table(rows, target, target_share):
+    """target_share: of the first configuration's steps, after which it has the target loss."""
+    caption = "Medians over the seeds, with the range below where there are several."
     if target:
-        caption = f"Target loss {number(target.median, 4)}. {caption}"
+        caption = (f"Target loss: {number(target.median, 4)}, which {rows[0].title} has after"
+                   f" {percent(target_share)} of its steps. {caption}")
     head = [element("th", words, scope="col", role="columnheader")
             for words in ("Configuration", *COLUMNS)]
     fastest = max((row.speed_up.median for row in rows if row.speed_up), default=1)
