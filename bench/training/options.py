@@ -21,9 +21,9 @@ SWEEP = "100mbit", "1gbit", "10gbit", UNLIMITED
 # Steps of the jobs and seconds that training may take. Half of the first seconds of a run is
 # starting, probing and tracing.
 QUICK = {"steps": {"gpt": 25}, "seconds": 45.0, "contestants": contestants.QUICK, "rounds": 2}
-DEFAULT = {"steps": {"gpt": 100, "clicks": 100}, "seconds": 280.0,
+DEFAULT = {"steps": {"gpt": 50, "clicks": 100}, "seconds": 280.0,
            "contestants": contestants.DEFAULT, "rounds": 3}
-FULL = {"steps": {"gpt": 150, "clicks": 150}, "seconds": None,
+FULL = {"steps": {"gpt": 60, "clicks": 100}, "seconds": None,
         "contestants": contestants.FULL, "rounds": 7}
 PIECE = 5
 
@@ -83,8 +83,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--workers", type=count(2, WORKERS_MAX), default=4, metavar="N",
                       help=f"2 to {WORKERS_MAX}; default 4")
     made.add_argument("--steps", type=count(20, 100_000), metavar="N",
-                      help="of every contestant; default 25 with --quick, 150 with --full, else"
-                           " 100")
+                      help="of every contestant; default for gpt 50, for clicks 100; with --quick"
+                           " 25, with --full 60 and 100")
     made.add_argument("--seeds", type=count(1, 100), metavar="N",
                       help="default 1, with --full 3")
     made.add_argument("--out", metavar="FOLDER", default="out",

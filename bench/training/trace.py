@@ -37,20 +37,26 @@ class Trace:
         for number in range(WARMUP):
             self._step(number)
         echo = [p.grad.clone() for p in self._model.parameters()]
-        compute, communicate, both, lines = [], [], [], []
+        compute, communicate, both, lines, used = [], [], [], [], [0.0, 0.0]
         for number in range(rounds):
+            before = time.process_time()
             with self._model.no_sync():
                 compute.append(self._step(number))
+            used[0] += (time.process_time() - before) / rounds
             communicate.append(self._communicate(echo))
             self._spans.clear()
+            before = time.process_time()
             both.append(self._step(number))
+            used[1] += (time.process_time() - before) / rounds
             lines.append(_timeline(self._spans))
         compute, communicate, both = (slowest(times) for times in (compute, communicate, both))
+        used = slowest(used)
         self._end()
         step = statistics.median_low(both)
         alone = statistics.median(compute)
         return {"compute_s": alone, "communication_s": statistics.median(communicate),
-                "step_s": step, "exposed_s": max(0.0, step - alone),
+                "compute_cpu_s": used[0], "step_cpu_s": used[1], "step_s": step,
+                "exposed_s": max(0.0, step - alone),
                 "spans": lines[both.index(step)]}
 
     def _step(self, number: int) -> float:

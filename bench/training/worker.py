@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sys
 import time
@@ -165,9 +166,17 @@ def bucket_count(course: Course) -> int:
     return len(data.get("rebuilt_bucket_sizes", data["bucket_sizes"]).split(","))
 
 
+def take_a_core() -> None:
+    """Ranks share the cores evenly, or one that the scheduler has put beside two others would hold
+    everybody up. Threads that are started later stay there."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
+
+
 def main() -> None:
     plan = Plan.read(sys.argv[1])
     torch.set_num_threads(1)
+    take_a_core()
     dist.init_process_group("gloo")
     share = None if plan.seconds is None else plan.seconds / len(plan.jobs) / len(plan.rates)
     found = [run_job(plan, name, rate, share) for rate in plan.rates for name in plan.jobs]

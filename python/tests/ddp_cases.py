@@ -12,7 +12,7 @@ from ddp_kit import case
 from torch.utils.data import DataLoader, Dataset
 
 import sluice.torch
-from sluice.torch import SluiceError, hook
+from sluice.torch import SluiceError, _time_slices, hook
 
 TIDE = {"codec": "tide:bits=3", "feedback": "ef", "min_size": 0, "check_every": 2}
 WIDE = {"wide": (33, 129)}
@@ -323,6 +323,24 @@ def threads_are_as_many_as_lanes(rank, size):
         assert kit.thread_count() == before, f"threads: {before}, then {kit.thread_count()}"
         handle.detach()
         assert not kit.lane_threads()
+
+
+@case
+def threads_that_move_gradients_have_short_time_slices(rank, size):
+    if _time_slices.attributes()[5] == 0:
+        raise unittest.SkipTest("Linux before 6.12 has no time slices to ask for")
+
+    def slices():
+        return {int(tid): _time_slices.attributes(int(tid))[5]
+                for tid in os.listdir("/proc/self/task")}
+    for carrier in ("torch", "stream"):
+        before = slices()
+        ddp, handle = kit.attached(kit.net(), **TIDE, carrier=carrier)
+        after = slices()
+        assert {tid: after[tid] for tid in before} == before, (before, after)
+        started = {after[tid] for tid in after.keys() - before.keys()}
+        assert started == {_time_slices.SLICE_NS}, (carrier, started)
+        handle.detach()
 
 
 # --- process groups of some ranks ---

@@ -565,7 +565,8 @@ show("through")
         self.env = {"PATH": f"{folder}:{os.environ['PATH']}"}
         code = ("open(folder + '/refuse', 'w').close()\n"
                 "try:\n    set_rate('20mbit')\n"
-                "except RuntimeError as error:\n    why = str(error)\nos.unlink(folder + '/refuse')\nshow(why)\nset_rate('30mbit')\nshow()")
+                "except RuntimeError as error:\n    why = str(error)\n"
+                "os.unlink(folder + '/refuse')\nshow(why)\nset_rate('30mbit')\nshow()")
         why, links = self.shown(code=code)
         self.assertEqual(why, "'20mbit': tc: not today; some links may have it, and others still "
                               "the rate before")

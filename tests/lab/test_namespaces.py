@@ -51,6 +51,15 @@ class InNamespaces(LabTest):
                 self.assertGreaterEqual(sender["wire_bytes_sent"], 5_000_000 * 1514 // 1448)
                 self.assertLess(sender["wire_bytes_sent"], most)
 
+    def test_packets_fit_the_burst(self):
+        for rate, burst in (("10mbit", 1 << 14), ("400mbit", 50_000), ("10gbit", 1 << 18)):
+            with self.subTest(rate):
+                done = self.lab("--workers", 1, "--rate", rate, code="import os\n"
+                                "os.system('ip -d -j link show lab0')")
+                [link] = json.loads(done.stdout.removeprefix("[0] "))
+                # Of a frame of 1514 bytes up to 1440 are a packet's; the kernel's own limit is 64 KiB.
+                self.assertEqual(link["gso_max_size"], min(65536, burst * 1440 // 1514))
+
     def test_idle_links_carry_nothing(self):
         self.lab("--workers", 4)
         for worker in self.result()["workers"]:

@@ -21,6 +21,8 @@ COUNTERS = ("bytes_sent", "bytes_received", "wire_bytes_sent", "wire_bytes_recei
 LOST = ("lost_sent", "lost_received")
 LOSS_STEPS = 10**6              # What nft draws from: 0.0001 percent is one step.
 LINKS_UP_S = 5.0
+GSO_BYTES_MAX = 1 << 16
+ETHERNET_BYTES, TCP_IP_BYTES = 14, 60  # Of headers, with options.
 TBF, QUEUES = "1:", ("2:", "3:")  # Handles: of every tbf, and of queues put into one.
 
 
@@ -163,12 +165,23 @@ class Namespaces:
             shrinks = inner.burst < node.burst
             node.burst = max(node.burst, inner.burst)  # Of one end at least, until all is done.
             with self.inside(index):
+                self._fit_packets(inner.burst)
                 self._set_buckets([(INTERFACE, inner, shrinks)])
             ports.append((node.port, port, shrinks))
         if ports:
             self._set_buckets(ports)
         for _, node in limited:
             node.burst = node.rate.bucket(self._mtu, 0).burst
+
+    def _fit_packets(self, burst):
+        """TCP makes no packet that tbf would have to cut, which would cost a multiple of the
+        processor time: a wake-up for each frame that arrives, which no real interface causes.
+
+        Connections take the size with the route, so that has to be found anew.
+        """
+        payload, frame = self._mtu - TCP_IP_BYTES, self._mtu + ETHERNET_BYTES
+        size = min(GSO_BYTES_MAX, burst * payload // frame)
+        self._batch("ip", f"link set {INTERFACE} gso_max_size {size}", "route flush cache")
 
     def _set_buckets(self, links):
         """(device, bucket, whether the burst shrinks) of links in this namespace.

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 import sluice
-from sluice.torch import _checkpoint, _native, _settings
+from sluice.torch import _checkpoint, _native, _settings, _time_slices
 from sluice.torch._errors import SluiceError
 from sluice.torch._lanes import Lane, StreamLane
 from sluice.torch._ranks import Ranks
@@ -153,6 +153,10 @@ class State:
 
     def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None) -> None:
         """Makes process groups, memory and threads; every rank calls it, in the same order."""
+        with _time_slices.short():
+            self._start(named, group)
+
+    def _start(self, named: Sequence[tuple[str, Tensor]], group: Any) -> None:
         settings = self.settings
         self.ranks = Ranks(group or self.process_group, settings.lane_count, settings.timeout,
                            settings.backend)
