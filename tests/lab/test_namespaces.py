@@ -57,7 +57,7 @@ class InNamespaces(LabTest):
                 done = self.lab("--workers", 1, "--rate", rate, code="import os\n"
                                 "os.system('ip -d -j link show lab0')")
                 [link] = json.loads(done.stdout.removeprefix("[0] "))
-                # Of a frame of 1514 bytes up to 1440 are a packet's; the kernel's own limit is 64 KiB.
+                # Of a frame of 1514 bytes 1440 are a packet's; the kernel's own limit is 64 KiB.
                 self.assertEqual(link["gso_max_size"], min(65536, burst * 1440 // 1514))
 
     def test_idle_links_carry_nothing(self):
