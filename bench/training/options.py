@@ -18,12 +18,13 @@ JOBS = "gpt", "clicks"
 WORKERS_MAX = 16
 SWEEP = "100mbit", "1gbit", "10gbit", UNLIMITED
 
-# Steps of the jobs and seconds that training may take. Half of the first seconds of a run is
-# starting, probing and tracing.
-QUICK = {"steps": {"gpt": 25}, "seconds": 45.0, "contestants": contestants.QUICK, "rounds": 2}
-DEFAULT = {"steps": {"gpt": 50, "clicks": 100}, "seconds": 280.0,
+# Steps of the jobs, and seconds that their training may take; starting, probing and tracing take
+# another 30 seconds of a quick run and 80 of a usual one.
+QUICK = {"steps": {"gpt": 25}, "seconds": {"gpt": 45.0, "clicks": 45.0},
+         "contestants": contestants.QUICK, "rounds": 2}
+DEFAULT = {"steps": {"gpt": 50, "clicks": 80}, "seconds": {"gpt": 170.0, "clicks": 85.0},
            "contestants": contestants.DEFAULT, "rounds": 3}
-FULL = {"steps": {"gpt": 60, "clicks": 100}, "seconds": None,
+FULL = {"steps": {"gpt": 60, "clicks": 100}, "seconds": {},
         "contestants": contestants.FULL, "rounds": 7}
 PIECE = 5
 
@@ -83,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--workers", type=count(2, WORKERS_MAX), default=4, metavar="N",
                       help=f"2 to {WORKERS_MAX}; default 4")
     made.add_argument("--steps", type=count(20, 100_000), metavar="N",
-                      help="of every contestant; default for gpt 50, for clicks 100; with --quick"
+                      help="of every contestant; default for gpt 50, for clicks 80; with --quick"
                            " 25, with --full 60 and 100")
     made.add_argument("--seeds", type=count(1, 100), metavar="N",
                       help="default 1, with --full 3")
@@ -113,14 +114,14 @@ def plan(options: argparse.Namespace, results: str) -> Plan:
     return Plan(jobs=steps, contestants=tuple(options.codecs or mode["contestants"]),
                 seeds=options.seeds or (3 if options.full else 1),
                 rates=tuple(dict.fromkeys(options.rate or [AUTO])), piece=PIECE,
-                trace_rounds=mode["rounds"], seconds=None if asked else mode["seconds"],
+                trace_rounds=mode["rounds"], seconds={} if asked else mode["seconds"],
                 results=results)
 
 
 def sweep_plan(results: str) -> Plan:
     """That of --full's second run: steps are timed at several rates, training goes nowhere."""
-    return Plan(jobs=dict.fromkeys(JOBS, 4 * PIECE), contestants=contestants.QUICK, seeds=1,
-                rates=SWEEP, piece=PIECE, trace_rounds=3, seconds=None, results=results)
+    return Plan(jobs=dict.fromkeys(JOBS, 4 * PIECE), contestants=contestants.SWEEP, seeds=1,
+                rates=SWEEP, piece=PIECE, trace_rounds=3, seconds={}, results=results)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class Plan:
     rates: tuple[str, ...]          # of the links, in turn: AUTO, UNLIMITED, or as `tc` writes it
     piece: int                      # steps of a contestant before it is the next one's turn
     trace_rounds: int               # 0: no trace
-    seconds: float | None           # for the training of all jobs; none: as long as it takes
+    seconds: dict[str, float]       # for the training of a job; none: as long as it takes
     results: str                    # file
 
     def write(self, path: pathlib.Path) -> None:

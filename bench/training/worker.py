@@ -113,7 +113,7 @@ def settle_rate(job: Job, rate: str, batches: list[Batch]) -> tuple[str | None, 
     return chosen, "as asked for", measured.share
 
 
-def run_job(plan: Plan, name: str, rate: str, seconds: float | None) -> dict:
+def run_job(plan: Plan, name: str, rate: str) -> dict:
     """All seeds of one job at one rate."""
     names = contestants.parse_all(list(plan.contestants))
     job = jobs.make(name, seed=1)
@@ -126,7 +126,7 @@ def run_job(plan: Plan, name: str, rate: str, seconds: float | None) -> dict:
     for seed in range(1, plan.seeds + 1):
         tell("seed", seed=seed, seeds=plan.seeds)
         race = Race(jobs.make(name, seed), plan, names, steps, chosen)
-        race.run(seconds)
+        race.run(plan.seconds.get(name))
         steps = race.steps
         seeds.append(race.results())
         if seed == 1:
@@ -178,8 +178,7 @@ def main() -> None:
     torch.set_num_threads(1)
     take_a_core()
     dist.init_process_group("gloo")
-    share = None if plan.seconds is None else plan.seconds / len(plan.jobs) / len(plan.rates)
-    found = [run_job(plan, name, rate, share) for rate in plan.rates for name in plan.jobs]
+    found = [run_job(plan, name, rate) for rate in plan.rates for name in plan.jobs]
     if dist.get_rank() == 0:
         pathlib.Path(plan.results).write_text(json.dumps(
             {"workers": dist.get_world_size(), "torch": torch.__version__, "jobs": found},

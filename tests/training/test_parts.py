@@ -74,7 +74,7 @@ class Options(unittest.TestCase):
         asked = made("--job", "clicks", "--steps", "40", "--rate", "1gbit", "--rate", "unlimited",
                      "--codecs", "thc", "fixed")
         self.assertEqual((asked.jobs, asked.rates, asked.contestants, asked.seconds),
-                         ({"clicks": 40}, ("1gbit", "unlimited"), ("thc", "fixed"), None))
+                         ({"clicks": 40}, ("1gbit", "unlimited"), ("thc", "fixed"), {}))
 
     def test_plans_survive_their_file(self):
         with tempfile.TemporaryDirectory() as folder:
