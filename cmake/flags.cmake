@@ -17,3 +17,8 @@ endif()
 if(SLUICE_FUZZERS)
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+# The apps and their tests: to the sanitizers they need not be fast, and compile in half the time.
+set(SLUICE_APP_FLAGS)
+if(SLUICE_SANITIZE)
+  set(SLUICE_APP_FLAGS -O0)
+endif()
