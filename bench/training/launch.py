@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import os
 import pathlib
@@ -29,6 +30,17 @@ def check_codecs(names: tuple[str, ...]) -> None:
                 sluice.reduce([[0.0] * 8, [0.0] * 8], codec=contestant.codec)
             except ValueError as error:
                 raise Failed(f"--codecs {contestant.name}: {error}", 2) from None
+
+
+def take(out: pathlib.Path):
+    """The folder, for as long as what is returned lives: two runs would mix their files."""
+    lock = (out / "log.txt").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Failed(f"--out {out}: another run writes there; accepted: another folder, or wait"
+                     ) from None
+    return lock
 
 
 def check_space(out: pathlib.Path) -> None:
@@ -63,6 +75,7 @@ def train(arguments: list[str]) -> None:
     began, asked = time.monotonic(), options.parse(arguments)
     out = pathlib.Path(asked.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
+    lock = take(out)
     results_file, report_file = out / "results.json", out / "report.html"
     for old in (results_file, report_file):  # An old one must not be taken for this run's.
         old.unlink(missing_ok=True)
@@ -85,6 +98,7 @@ def train(arguments: list[str]) -> None:
         for path in tables_in_docs.write(ROOT, results, sweep):
             progress.say(f"wrote the tables of {path.relative_to(ROOT)}")
     os.unlink(raw)
+    lock.close()
     print(f"\nThe report, with charts: {os.path.relpath(report_file)} (one file, needs no network)."
           f" {time.monotonic() - began:.0f} s.")
 

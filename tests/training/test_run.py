@@ -1,6 +1,7 @@
 """./run as a user runs it, small: what it measures, what it says when things go wrong, and that
 nothing of it is left. Needs what ./test installs: the virtual environment with torch."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -141,6 +142,13 @@ class WhenThingsGoWrong(RunTest):
         status, said = self.ended(self.start("--out", file / "folder"))
         self.assertEqual(status, 1, said)
         self.assertRegex(said.splitlines()[-1], r"run: .*file.*: Not a directory")
+
+    def test_a_folder_that_another_run_writes_to_is_refused(self):
+        with (self.out / "log.txt").open("w", encoding="ascii") as log:
+            fcntl.flock(log, fcntl.LOCK_EX)
+            status, said = self.ended(self.start())
+        self.assertEqual(status, 1, said)
+        self.assertIn(f"run: --out {self.out}: another run writes there", said)
 
     def test_a_python_without_torch_is_refused(self):
         status, said = self.ended(self.start("--python", "/bin/false"))
