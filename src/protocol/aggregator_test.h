@@ -18,7 +18,7 @@ using std::chrono::seconds;
 using wire::Kind;
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::uint64_t kJob = 0xABCD;
+constexpr std::uint64_t kJob = 0xABCD;
 inline constexpr std::uint32_t kFrameSize = 1472;
 inline constexpr std::array<std::uint16_t, 16> kTable{0,  1,  3,  5,  8,  9,  12, 20,
                                                21, 22, 23, 30, 31, 40, 41, 50};

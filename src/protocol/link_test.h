@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using wire::Kind;
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::uint64_t kJob = 77;
+constexpr std::uint64_t kJob = 77;
 inline constexpr std::uint32_t kEpoch = 9;
 inline constexpr std::uint32_t kFrameSize = 1472;
 inline const Bytes kUp{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
