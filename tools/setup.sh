@@ -47,24 +47,25 @@ python_environment() {
     rm -rf "$folder"
     /usr/bin/python3 -m venv "$folder" || return 1
   fi
-  have=" $(cat "$folder/made-of" 2>/dev/null) "
+  have=" $(cat "$folder/made-of" 2>/dev/null || true) "
   for package in "$@"; do
     [[ $have == *" $package "* ]] || missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
   say "installing ${missing[*]} from PyPI in $folder ($why; about 6 GB with torch, once)"
   [[ " ${missing[*]} " == *" torch "* ]] && { need_space 7 "PyTorch" || return 1; }
-  log=$(mktemp)
-  if "$folder/bin/pip" install --disable-pip-version-check --progress-bar off "${missing[@]}" 2>&1 |
-    tee "$log" | grep --line-buffered -E '^ +Downloading .*(MB|GB)|^Successfully|^ERROR'; then
-    if tail -n 1 "$log" | grep -q -E '^Successfully|^Requirement already'; then
-      printf '%s\n' "$(echo "${have% } ${missing[*]}" | xargs)" >"$folder/made-of"
-      rm "$log"
-      return 0
-    fi
+  log=$(mktemp -d)
+  {
+    "$folder/bin/pip" install --disable-pip-version-check --progress-bar off "${missing[@]}" 2>&1 &&
+      touch "$log/done"
+  } | tee "$log/said" | grep --line-buffered -E '^ +Downloading .*(MB|GB)' || true
+  if [ -e "$log/done" ]; then
+    printf '%s\n' "$(echo "$have ${missing[*]}" | xargs)" >"$folder/made-of"
+    rm -r "$log"
+    return 0
   fi
-  grep -v '^ERROR' "$log" | tail -n 3 >&2
-  rm "$log"
+  tail -n 3 "$log/said" >&2
+  rm -r "$log"
   complain "pip could not install ${missing[*]} from PyPI; what it said last is above. Accepted: a" \
     "network with PyPI or a mirror of it in pip's configuration"
   return 1

@@ -162,21 +162,20 @@ class SettingUp(unittest.TestCase):
     def shell(self, script, **environment):
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
-        done = subprocess.run(["bash", "-c", f"source {ROOT}/tools/setup.sh; {script}", "./run"],
-                              cwd=folder, env=os.environ | environment, capture_output=True,
-                              text=True, check=False, timeout=LIMIT_S)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"source {ROOT}/tools/setup.sh; {script}", "./run"],
+            cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False,
+            timeout=LIMIT_S)
         return done.returncode, done.stdout, done.stderr.strip().splitlines()
 
     def test_a_disk_that_is_nearly_full_is_said_with_what_is_needed(self):
         few = "df() { printf 'Avail\\n2345\\n'; }; "
-        for script, what in (("python_environment e 'which trains' torch", "PyTorch needs about 7"),
-                             ("install_missing 'to try' no-such-package", None)):
-            status, _, said = self.shell(few + script)
-            self.assertEqual(status, 1)
-            if what:
-                self.assertIn(what, said[-1])
-                self.assertIn("2.3 GB are free", said[-1])
+        status, _, said = self.shell(few + "python_environment e 'which trains' torch")
+        self.assertEqual(status, 1)
+        self.assertIn("PyTorch needs about 7 GB", said[-1])
+        self.assertIn("2.3 GB are free", said[-1])
         self.assertEqual(self.shell(few + "need_space 2 this")[0], 0)
+        self.assertEqual(self.shell(few + "need_space 3 this")[0], 1)
 
     def test_no_way_to_pypi_is_said(self):
         status, said, errors = self.shell(
@@ -186,6 +185,14 @@ class SettingUp(unittest.TestCase):
         self.assertEqual(status, 1, said)
         self.assertIn("installing numpy from PyPI in e (which trains", said)
         self.assertIn("pip could not install numpy from PyPI", errors[-1])
+
+    def test_what_is_there_needs_no_network(self):
+        status, said, errors = self.shell(
+            "python3 -m venv --without-pip e; echo 'torch numpy lightning' >e/made-of; "
+            "pip() { exit 9; }; apt-get() { exit 9; }; "
+            "python_environment e 'which trains' torch numpy; install_missing 'to try' bash; "
+            "cat e/made-of")
+        self.assertEqual((status, said, errors), (0, "torch numpy lightning\n", []))
 
     def test_packages_need_root(self):
         status, said, errors = self.shell("id() { echo 1000; }; install_missing 'to try' no-such-x")
