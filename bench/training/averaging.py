@@ -14,15 +14,14 @@ from training.contestants import POWERSGD_RANK, Contestant
 Span = tuple[str, float, float]
 
 
-def start(contestant: Contestant, model: DistributedDataParallel) -> Callable[[], None]:
-    """Switches it on as a user would; returns what ends it."""
+def start(contestant: Contestant, model: DistributedDataParallel) -> sluice.torch.Handle | None:
+    """Switches it on as a user would; Sluice's have a handle."""
     if contestant.codec is not None:
-        handle = sluice.torch.attach(model, codec=contestant.codec, carrier=contestant.carrier,
-                                     feedback=contestant.feedback)
-        return handle.detach
+        return sluice.torch.attach(model, codec=contestant.codec, carrier=contestant.carrier,
+                                   feedback=contestant.feedback)
     if contestant.name != "ddp-fp32":  # That is what DDP does without a hook.
         model.register_comm_hook(*_baseline(contestant))
-    return lambda: None
+    return None
 
 
 def start_watched(contestant: Contestant, model: DistributedDataParallel,

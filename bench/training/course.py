@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Callable
 
 import torch
 import torch.distributed as dist
@@ -45,7 +44,7 @@ class Course:
         self.job, self.contestant, self._held_out = job, contestant, held_out
         self.model = wrap(job, contestant)
         self.optimizer = job.optimizer(self.model)
-        self._end: Callable[[], None] = averaging.start(contestant, self.model)
+        self._handle = averaging.start(contestant, self.model)
         self.step, self.seconds = 0, 0.0
         self.step_seconds: list[float] = []
         self.losses: list[tuple[int, float, float]] = []
@@ -109,5 +108,10 @@ class Course:
         sent, received = (counted / dist.get_world_size() / max(1, self.step)).tolist()
         return (sent, received) if network.counters() else (None, None)
 
+    def stats(self) -> dict | None:
+        """What Sluice counted on this rank."""
+        return self._handle and self._handle.stats()
+
     def end(self) -> None:
-        self._end()
+        if self._handle:
+            self._handle.detach()

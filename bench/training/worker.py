@@ -89,7 +89,7 @@ class Race:
                 "train_seconds": course.seconds, "steps": course.step,
                 "step_seconds": course.step_seconds, "held_out": course.losses,
                 "sent_bytes_per_step": sent, "received_bytes_per_step": received,
-                "failed": None})
+                "stats": course.stats(), "failed": None})
         return found
 
     def end(self) -> None:
