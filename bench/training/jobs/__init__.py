@@ -17,6 +17,7 @@ class Job(abc.ABC):
     title: str
     loss_name: str
     batch_text: str
+    architecture: type[nn.Module]   # Its forward takes a batch and returns the mean loss.
     bucket_mb: float    # of DDP, so that there are at least eight buckets
     rate: float         # the optimizer's
     warmup: int = 10    # steps over which that is reached
@@ -24,9 +25,10 @@ class Job(abc.ABC):
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    @abc.abstractmethod
     def model(self) -> nn.Module:
-        """The model, initialised; its forward takes a batch and returns the mean loss."""
+        """Initialised."""
+        torch.manual_seed(self.seed)
+        return self.architecture()
 
     @abc.abstractmethod
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:

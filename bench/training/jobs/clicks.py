@@ -72,12 +72,9 @@ class Clicks(Job):
     title = "a recommender of embedding tables on generated clicks"
     loss_name = "held-out loss (nats per click)"
     batch_text = f"{ROWS} clicks per worker"
+    architecture = Model
     bucket_mb = 0.9
     rate = 2e-3
-
-    def model(self) -> nn.Module:
-        torch.manual_seed(self.seed)
-        return Model()
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam(model.parameters(), lr=self.rate)

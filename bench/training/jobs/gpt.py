@@ -64,12 +64,9 @@ class Gpt(Job):
     title = "a small GPT on the sources of Python's library"
     loss_name = "held-out loss (nats per byte)"
     batch_text = f"{ROWS} x {CONTEXT} bytes per worker"
+    architecture = Model
     bucket_mb = 0.7
     rate = 1e-3
-
-    def model(self) -> nn.Module:
-        torch.manual_seed(self.seed)
-        return Model()
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(model.parameters(), lr=self.rate)
