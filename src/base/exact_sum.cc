@@ -137,6 +137,35 @@ float ExactSum::mean(std::uint32_t divisor) const {
   return std::bit_cast<float>(divide_and_round(value, divisor) | (negative ? kSignBit : 0));
 }
 
+void ExactSum::add(std::int64_t value, int power) {
+  SLUICE_ASSERT(addends_ < kAddendsMax && power >= -149);
+  ++addends_;
+  not_negative_zero_ = ~0u;
+  const auto shift = static_cast<std::uint32_t>(power + 149);
+  std::uint64_t left =
+      value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
+  std::uint32_t used = 32 - shift % 32;  // bits of it that the first digit takes
+  std::uint64_t part = (left << (shift % 32)) & 0xffffffffu;
+  for (std::size_t digit = shift / 32; left != 0; ++digit) {
+    SLUICE_ASSERT(digit < kDigits);
+    digits_[digit] +=
+        value < 0 ? -static_cast<std::int64_t>(part) : static_cast<std::int64_t>(part);
+    left >>= used;
+    used = 32;
+    part = left & 0xffffffffu;
+  }
+}
+
+float exact_quotient(std::int64_t sum, int power, std::uint32_t divisor) {
+  SLUICE_ASSERT(divisor != 0 && power >= -149 && power <= 128);
+  if (sum == 0) return 0.0f;
+  const std::uint64_t magnitude =
+      sum < 0 ? 0 - static_cast<std::uint64_t>(sum) : static_cast<std::uint64_t>(sum);
+  const int shift = std::countl_zero(magnitude);
+  const Magnitude value{magnitude << shift, false, power - shift + 149};
+  return std::bit_cast<float>(divide_and_round(value, divisor) | (sum < 0 ? kSignBit : 0u));
+}
+
 void exact_mean(Inputs inputs, std::span<float> mean) {
   SLUICE_ASSERT(!inputs.empty() && inputs.size() <= kWorkersMax);
   for (const auto input : inputs) SLUICE_ASSERT(input.size() == mean.size());

@@ -41,6 +41,10 @@ class ExactSum {
     digits_[shift / 32 + 1] += (high ^ sign) - sign;
   }
 
+  // value · 2^power as one addend; the power is at least -149, and the sum of all addends stays
+  // below 2^171.
+  void add(std::int64_t value, int power);
+
   void clear() { *this = ExactSum(); }
 
   // The sum over a divisor of at least 1, rounded once to the nearest float32, ties to even;
@@ -64,6 +68,9 @@ class ExactSum {
   bool has_positive_infinity_ = false;
   bool has_negative_infinity_ = false;
 };
+
+// sum · 2^power over a divisor of at least 1, power from -149 to 128, rounded as ExactSum has it.
+float exact_quotient(std::int64_t sum, int power, std::uint32_t divisor);
 
 // mean[i] = the exact mean of inputs[k][i] over all k, as ExactSum has it. One to kWorkersMax
 // inputs, each as long as the mean, which may be the very same span as an input. Several times

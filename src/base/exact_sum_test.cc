@@ -312,6 +312,96 @@ TEST(ExactSum, NoOtherFloatIsCloserToTheMean) {
   EXPECT_GT(ties, 100);
 }
 
+// value · 2^power in pieces of 16 bits, which are floats.
+void add_in_pieces(std::int64_t value, int power, ExactSum& sum) {
+  const float sign = value < 0 ? -1.0f : 1.0f;
+  auto left = static_cast<std::uint64_t>(value);
+  if (value < 0) left = 0 - left;
+  for (; left != 0; left >>= 16, power += 16) {
+    sum.add(std::ldexp(sign * static_cast<float>(left & 0xffffu), power));
+  }
+}
+
+// The ends of every size, and random ones of every size.
+std::vector<std::int64_t> awkward_integers() {
+  std::vector<std::int64_t> values{0, 1, -1};
+  for (unsigned bits = 1; bits < 64; ++bits) {
+    const std::int64_t power = std::int64_t{1} << (bits - 1);
+    const auto random = static_cast<std::int64_t>(mix(bits, 1) >> (64 - bits));
+    for (const std::int64_t value : {power, power + (power - 1), power + 1, random}) {
+      values.push_back(value);
+      values.push_back(-value);
+    }
+  }
+  values.push_back(std::numeric_limits<std::int64_t>::min());
+  return values;
+}
+
+constexpr std::uint32_t kDivisors[] = {1, 2, 3, 7, 64, 4095, 4096, 0xffffffff};
+
+TEST(ExactSum, AnIntegerTimesAPowerIsAddedAsItsPiecesAre) {
+  for (int power = -149; power <= 64; power += power < -110 ? 1 : 7) {
+    ExactSum all;
+    ExactSum all_pieces;
+    for (const std::int64_t value : awkward_integers()) {
+      ExactSum sum;
+      ExactSum pieces;
+      sum.add(value, power);
+      add_in_pieces(value, power, pieces);
+      all.add(value / 2 + power, power);
+      add_in_pieces(value / 2 + power, power, all_pieces);
+      for (const std::uint32_t divisor : kDivisors) {
+        const std::uint32_t wanted = bits_of(pieces.mean(divisor));
+        ASSERT_EQ(bits_of(sum.mean(divisor)), wanted) << value << " at " << power;
+        ASSERT_EQ(bits_of(exact_quotient(value, power, divisor)), wanted)
+            << value << " / " << divisor;
+        ASSERT_EQ(bits_of(all.mean(divisor)), bits_of(all_pieces.mean(divisor))) << value;
+      }
+    }
+  }
+}
+
+// An exception of any size that joins a block's sum, and leaves it again.
+TEST(ExactSum, IntegersAndFloatsAddUpToOneSum) {
+  const std::int64_t tie = (std::int64_t{1} << 40) + (std::int64_t{1} << 16);  // of 24 bits
+  ExactSum sum;
+  sum.add(tie, -40);
+  EXPECT_EQ(bits_of(sum.mean(1)), 0x3f800000u);
+  sum.add(kSmallest);
+  EXPECT_EQ(bits_of(sum.mean(1)), 0x3f800001u);
+  sum.add(-1, -149);
+  sum.add(-1, -149);
+  EXPECT_EQ(bits_of(sum.mean(1)), 0x3f800000u);
+  sum.add(kLargest);
+  sum.add(-tie, -40);
+  sum.add(-kLargest);
+  EXPECT_EQ(sum.mean(1), -kSmallest);
+  sum.add(1, -149);
+  EXPECT_EQ(bits_of(sum.mean(1)), 0u);
+  sum.add(std::numeric_limits<std::int64_t>::max(), 77);
+  EXPECT_EQ(sum.mean(1), kInfinity);
+  sum.add(kNan);
+  EXPECT_EQ(bits_of(sum.mean(1)), 0x7fc00000u);
+}
+
+TEST(ExactSum, AnIntegerOfZeroIsAPositiveZero) {
+  ExactSum sum;
+  sum.add(-0.0f);
+  sum.add(0, 0);
+  EXPECT_EQ(bits_of(sum.mean(3)), 0u);
+  EXPECT_EQ(bits_of(exact_quotient(0, -149, 3)), 0u);
+  EXPECT_EQ(bits_of(exact_quotient(-1, -149, 3)), 0x80000000u);
+}
+
+TEST(ExactQuotient, TheLargestFloatsAndBeyond) {
+  EXPECT_EQ(exact_quotient(0xffffff, 104, 1), kLargest);
+  EXPECT_EQ(exact_quotient(2 * 0xffffff + 1, 103, 1), kInfinity);
+  EXPECT_EQ(exact_quotient(-(2 * 0xffffff + 1), 103, 1), -kInfinity);
+  EXPECT_EQ(exact_quotient((2 * std::int64_t{0xffffff} + 1) * 3 - 1, 103, 3), kLargest);
+  EXPECT_EQ(exact_quotient((2 * std::int64_t{0xffffff} + 1) * 3, 103, 3), kInfinity);
+  EXPECT_EQ(exact_quotient(std::numeric_limits<std::int64_t>::min(), 128, 1), -kInfinity);
+}
+
 TEST(ExactMean, AgreesWithExactSumForEveryCountOfWorkers) {
   for (const std::size_t workers : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 16u, 31u, 64u, 100u}) {
     expect_fast_is_wide(make_table(workers, 700, workers, floats_of(110, 20)));  // fast
@@ -398,6 +488,10 @@ TEST(ExactMeanDeathTest, RefusesInputsThatDoNotFit) {
   EXPECT_DEATH(exact_mean(too_many, mean), "assertion failed");
   EXPECT_DEATH(exact_mean({}, mean), "assertion failed");
   EXPECT_DEATH(static_cast<void>(ExactSum().mean(0)), "assertion failed");
+  EXPECT_DEATH(static_cast<void>(exact_quotient(1, 0, 0)), "assertion failed");
+  EXPECT_DEATH(static_cast<void>(exact_quotient(1, -150, 1)), "assertion failed");
+  EXPECT_DEATH(static_cast<void>(exact_quotient(1, 129, 1)), "assertion failed");
+  EXPECT_DEATH(ExactSum().add(1, -150), "assertion failed");
 }
 
 }  // namespace

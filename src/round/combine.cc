@@ -146,7 +146,7 @@ std::size_t combine_blocks(const Reduction& what, std::span<const Contribution> 
                            std::span<std::byte> scratch, std::span<std::byte> down) {
   const auto cursors = scratch_as<std::span<const std::byte>>(scratch, contributions.size());
   for (std::size_t i = 0; i < contributions.size(); ++i) cursors[i] = contributions[i].up;
-  return merge_blocks(what, cursors, down);
+  return merge_blocks(what, cursors, scratch.subspan(kCursorsSize), down);
 }
 
 bool ranks_ascend(std::span<const Contribution> contributions) {
@@ -162,9 +162,9 @@ std::size_t scratch_size(const Reduction& what) {
     // Leaves of a tree combine with down=full, whose tiles may be the larger ones.
     return std::size_t{std::max(kLaneTile, tile_lanes(what))} * sizeof(std::uint32_t) * 2;
   }
-  const std::size_t cursors = kWorkersMax * sizeof(std::span<const std::byte>);
-  if (is_float_sum(what.op)) return kFloatTile * sizeof(float) + cursors;
-  return is_list(what.op) ? cursors : 0;
+  if (is_float_sum(what.op)) return kFloatTile * sizeof(float) + kCursorsSize;
+  if (what.op == Op::block_sum) return kCursorsSize + block_size_max(what);
+  return what.op == Op::gather ? kCursorsSize : 0;
 }
 
 Status check_up(const Reduction& what, std::span<const std::byte> up) {

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "bench/against_memcpy.h"
 #include "kernels/level.h"
+#include "round/blocks.h"
 #include "round/combine.h"
 
 namespace sluice {
@@ -63,6 +64,42 @@ void combine_all(benchmark::State& state, Level level, Down down, unsigned bits,
   }
 }
 
+// block_sum of 8 workers, each with one block in `every`, so many values in 100 of it not zero.
+// Beside it a memcpy of one float32 tensor.
+void combine_lists(benchmark::State& state, Level level, std::uint32_t every, unsigned percent) {
+  if (level > available_levels().back()) {
+    state.SkipWithError("this processor lacks the level");
+    return;
+  }
+  const ScopedLevel scope(level);
+  constexpr std::uint32_t kWorkers = 8;
+  const Reduction what{.op = Op::block_sum, .bits = 32, .count = kCount, .grain = kGrain};
+  std::vector<std::vector<std::byte>> ups;
+  std::vector<Contribution> contributions;
+  for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
+    std::vector<std::byte>& up = ups.emplace_back(up_size(what));
+    std::vector<std::byte> integers(std::size_t{4} * kGrain);
+    std::size_t used = kBlockListHeader;
+    std::uint32_t own_count = 0;
+    for (std::uint32_t number = rank % every; number < block_count(what); number += every) {
+      for (std::uint32_t i = 0; i < kGrain; ++i) {
+        const auto draw = static_cast<std::uint32_t>(mix(number, i));
+        store_le(std::span(integers), std::size_t{4} * i, draw % 100 < percent ? draw | 1u : 0u);
+      }
+      used += write_block(what, number, integers, std::span(up).subspan(used));
+      ++own_count;
+    }
+    store_le(std::span(up), 0, own_count);
+    up.resize(used);
+    contributions.push_back({rank, up});
+  }
+  AlignedBuffer scratch(scratch_size(what));
+  std::vector<std::byte> answer(down_size_max(what, kWorkers));
+  bench::against_memcpy(state, kCount, [&] {
+    combine(what, kWorkers, 0, kCount, contributions, scratch.bytes(), answer);
+  });
+}
+
 #define SLUICE_BENCH_LEVEL(name, level, ...) \
   BENCHMARK_CAPTURE(combine_all, level, Level::level, __VA_ARGS__) \
       ->Name(name "/" #level) \
@@ -85,6 +122,14 @@ SLUICE_BENCH("combine_4x8_narrow", Down::narrow, 4, 0, 8);
 SLUICE_BENCH("combine_4x8_round", Down::round, 4, 0, 8);
 SLUICE_BENCH("combine_3x8_full", Down::full, 3, 0, 8);
 SLUICE_BENCH("combine_8x8_full", Down::full, 8, 0, 8);
+
+#define SLUICE_BENCH_LISTS(name, ...) \
+  BENCHMARK_CAPTURE(combine_lists, avx2, Level::avx2, __VA_ARGS__)->Name(name)->UseManualTime()
+
+SLUICE_BENCH_LISTS("combine_blocks_of_8_dense", 1, 100);
+SLUICE_BENCH_LISTS("combine_blocks_of_8_bitmap", 1, 30);
+SLUICE_BENCH_LISTS("combine_blocks_of_8_pairs", 1, 3);
+SLUICE_BENCH_LISTS("combine_blocks_of_8_disjoint", 8, 100);
 
 }  // namespace
 }  // namespace sluice

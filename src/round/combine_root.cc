@@ -153,7 +153,7 @@ Result<std::size_t> combine_root(const Reduction& what, std::uint32_t workers,
     for (const Bytes partial : partials) SLUICE_TRY(check_up(what, partial));
     const auto cursors = scratch_as<Bytes>(scratch, partials.size());
     std::copy(partials.begin(), partials.end(), cursors.begin());
-    return merge_blocks(what, cursors, down);
+    return merge_blocks(what, cursors, scratch.subspan(kCursorsSize), down);
   }
   for (const Bytes partial : partials) {
     if (partial.size() != partial_size_max(what, workers, count)) {

@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
+#include "round/blocks.h"
 #include "round/combine.h"
 
 namespace sluice {
@@ -30,6 +31,10 @@ std::vector<Reduction> every_reduction() {
       all.push_back(what);
     }
     all.push_back({.op = Op::lane_sum, .bits = 8, .count = count});
+    for (const int bits : {24, 40, 48, 56}) {
+      const auto width = static_cast<std::uint8_t>(bits);
+      all.push_back({.op = Op::wrap_sum, .bits = width, .count = count, .grain = 24});
+    }
     for (const int bits : {8, 16, 32, 64}) {
       const auto width = static_cast<std::uint8_t>(bits);
       all.push_back({.op = Op::wrap_sum, .bits = width, .count = count, .grain = 24});
@@ -52,22 +57,32 @@ std::string label(const Reduction& what) {
          std::string(name_of(what.down)) + " of " + std::to_string(what.count);
 }
 
-// A valid contribution: random lanes, a message of random length, or random blocks.
-Bytes random_up(const Reduction& what, std::mt19937& random) {
-  Bytes up(what.op == Op::gather ? random() % (what.count + 1) : up_size(what));
-  for (std::byte& byte : up) byte = static_cast<std::byte>(random());
-  if (what.op != Op::block_sum) return up;
-  Bytes list(kBlockListHeader);
+// Some blocks, from all zeros to none.
+Bytes random_blocks(const Reduction& what, std::mt19937& random) {
+  Bytes list(up_size(what));
+  Bytes integers(std::size_t{what.grain} * what.bits / 8);
   std::uint32_t count = 0;
+  std::size_t used = kBlockListHeader;
   for (std::uint32_t number = 0; number < block_count(what); ++number) {
     if (random() % 2 == 0) continue;
-    const auto block = std::span(up).subspan(number * block_size(what), block_size(what));
-    store_le(block, 0, number);
-    list.insert(list.end(), block.begin(), block.end());
+    const auto zeros = random() % 5;
+    for (std::byte& byte : integers) {
+      byte = static_cast<std::byte>(random() % 4 < zeros ? 0 : random());
+    }
+    used += write_block(what, number, integers, std::span(list).subspan(used));
     ++count;
   }
   store_le(std::span(list), 0, count);
+  list.resize(used);
   return list;
+}
+
+// A valid contribution: random lanes, a message of random length, or random blocks.
+Bytes random_up(const Reduction& what, std::mt19937& random) {
+  if (what.op == Op::block_sum) return random_blocks(what, random);
+  Bytes up(what.op == Op::gather ? random() % (what.count + 1) : up_size(what));
+  for (std::byte& byte : up) byte = static_cast<std::byte>(random());
+  return up;
 }
 
 struct Contributors {
@@ -290,10 +305,10 @@ TEST(CombineRoot, ListsOfFewerOrMoreWorkersThanStatedAreMalformed) {
 TEST(CombineRoot, BlocksOutOfOrderOrRangeAreMalformed) {
   const Reduction what{.op = Op::block_sum, .bits = 8, .count = 20, .grain = 8};
   const auto list = [](const std::vector<std::uint32_t>& numbers) {
-    Bytes bytes(4 + 12 * numbers.size());
+    Bytes bytes(4 + 13 * numbers.size());
     store_le(std::span(bytes), 0, static_cast<std::uint32_t>(numbers.size()));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      store_le(std::span(bytes), 4 + 12 * i, numbers[i]);
+      store_le(std::span(bytes), 4 + 13 * i, numbers[i]);
     }
     return bytes;
   };

@@ -14,6 +14,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
+#include "round/blocks.h"
 #include "round/sums.h"
 #include "round/tile.h"
 
@@ -110,7 +111,7 @@ constexpr std::initializer_list<std::uint32_t> kCounts{1, 7, 8, 9, 64, 1000, 409
 
 TEST(Combine, WrapSumIsTheSumModuloTheWidth) {
   std::mt19937 random(1);
-  for (const std::uint8_t bits : Widths{8, 16, 32, 64}) {
+  for (const std::uint8_t bits : Widths{8, 16, 24, 32, 40, 48, 56, 64}) {
     for (const std::uint32_t count : kCounts) {
       for (const std::uint32_t n : {1u, 2u, 5u}) {
         const Reduction what{.op = Op::wrap_sum, .bits = bits, .count = count, .grain = 8};
@@ -201,6 +202,7 @@ TEST(Combine, PartsLaidEndToEndAreTheAnswer) {
       {.op = Op::lane_sum, .bits = 3, .down = Down::round, .extra = 1, .count = 205, .grain = 16},
       {.op = Op::max, .bits = 5, .count = 205, .grain = 16},
       {.op = Op::wrap_sum, .bits = 16, .count = 205, .grain = 16},
+      {.op = Op::wrap_sum, .bits = 40, .count = 205, .grain = 16},
       {.op = Op::bf16_sum, .bits = 16, .count = 205, .grain = 16},
   };
   for (const Reduction& what : all) {
@@ -234,6 +236,7 @@ TEST(Combine, IntegersComeOutTheSameInAnyOrder) {
       {.op = Op::lane_sum, .bits = 4, .down = Down::round, .count = 100, .grain = 16},
       {.op = Op::max, .bits = 7, .count = 100},
       {.op = Op::wrap_sum, .bits = 32, .count = 100},
+      {.op = Op::wrap_sum, .bits = 24, .count = 100},
   };
   for (const Reduction& what : all) {
     const auto ups = random_ups(what, 12, random);
@@ -330,20 +333,21 @@ TEST(CombineFloats, SixteenBitFormatsAreRoundedOnceAfterTheSum) {
 
 // ---- Lists.
 
+constexpr Reduction kBlocks{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
+
 Bytes blocks(const std::map<std::uint32_t, std::vector<std::uint16_t>>& list) {
-  Bytes bytes(4);
+  Bytes bytes(kBlockListHeader + list.size() * block_size_max(kBlocks));
   store_le(std::span(bytes), 0, static_cast<std::uint32_t>(list.size()));
+  std::size_t used = kBlockListHeader;
   for (const auto& [number, integers] : list) {
-    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(number >> (8 * i)));
-    const Bytes more = u16_bytes(integers);
-    bytes.insert(bytes.end(), more.begin(), more.end());
+    used += write_block(kBlocks, number, u16_bytes(integers), std::span(bytes).subspan(used));
   }
+  bytes.resize(used);
   return bytes;
 }
 
 TEST(CombineLists, BlocksAreTheUnionWithSumsModuloTheWidth) {
   std::mt19937 random(9);
-  const Reduction what{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
   for (int trial = 0; trial < 50; ++trial) {
     std::vector<Bytes> ups;
     std::map<std::uint32_t, std::vector<std::uint16_t>> wanted;
@@ -354,23 +358,30 @@ TEST(CombineLists, BlocksAreTheUnionWithSumsModuloTheWidth) {
         auto& sums = wanted.try_emplace(number, std::vector<std::uint16_t>(8)).first->second;
         auto& block = mine[number];
         for (std::size_t i = 0; i < 8; ++i) {
-          block.push_back(static_cast<std::uint16_t>(random()));
+          block.push_back(static_cast<std::uint16_t>(random() % 3 == 0 ? random() : 0));
           sums[i] = static_cast<std::uint16_t>(sums[i] + block[i]);
         }
       }
       ups.push_back(blocks(mine));
     }
     auto order = contributions_of(ups);
-    EXPECT_EQ(combined(what, 5, 0, 77, order), blocks(wanted));
+    EXPECT_EQ(combined(kBlocks, 5, 0, 77, order), blocks(wanted));
     std::shuffle(order.begin(), order.end(), random);
-    EXPECT_EQ(combined(what, 5, 0, 77, order), blocks(wanted)) << "any order";
+    EXPECT_EQ(combined(kBlocks, 5, 0, 77, order), blocks(wanted)) << "any order";
   }
 }
 
 TEST(CombineLists, NoBlocksFromAnybodyAreAListOfNone) {
-  const Reduction what{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
   const Bytes none = blocks({});
-  EXPECT_EQ(combined(what, 3, 0, 77, contributions_of({none, none, none})), none);
+  EXPECT_EQ(combined(kBlocks, 3, 0, 77, contributions_of({none, none, none})), none);
+}
+
+TEST(CombineLists, ABlockWhoseSumsAreZeroStaysInTheList) {
+  const Bytes plus = blocks({{3, {0, 5, 0, 0, 0, 0, 0, 9}}});
+  const Bytes minus = blocks({{3, {0, 65531, 0, 0, 0, 0, 0, 65527}}});
+  const Bytes sum = combined(kBlocks, 2, 0, 77, contributions_of({plus, minus}));
+  EXPECT_EQ(sum, blocks({{3, std::vector<std::uint16_t>(8)}}));
+  EXPECT_EQ(sum.size(), kBlockListHeader + kBlockHeader + 1) << "a bitmap of none";
 }
 
 TEST(CombineLists, GatherKeepsEveryMessageWithItsRank) {
@@ -412,7 +423,7 @@ TEST(CheckUp, TakesMessagesUpToTheStatedSize) {
 }
 
 TEST(CheckUp, RefusesBlocksThatAreCutOffOrOutOfOrder) {
-  const Reduction what{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
+  const Reduction& what = kBlocks;
   const std::vector<std::uint16_t> zeros(8);
   EXPECT_TRUE(check_up(what, blocks({})).has_value());
   EXPECT_TRUE(check_up(what, blocks({{0, zeros}, {9, zeros}})).has_value());
@@ -422,9 +433,9 @@ TEST(CheckUp, RefusesBlocksThatAreCutOffOrOutOfOrder) {
     EXPECT_FALSE(check_up(what, std::span(two).first(size)).has_value()) << size;
   }
   Bytes twice = blocks({{0, zeros}, {9, zeros}});
-  store_le(std::span(twice), 4 + 20, std::uint32_t{0});
+  store_le(std::span(twice), 4 + 7, std::uint32_t{0});
   EXPECT_FALSE(check_up(what, twice).has_value()) << "block 0 twice";
-  expect_refused(what, 4 + 11 * 20);
+  expect_refused(what, up_size(what) + 1);
 }
 
 TEST(Tiles, AreWholeGrainsThatStartOnAByte) {

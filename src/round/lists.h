@@ -35,22 +35,34 @@ class MessageReader {
   std::uint32_t seen_ = 0;
 };
 
+enum class BlockForm : std::uint8_t { dense, bitmap, pairs };
+
+// Bytes of a block's body in this form with so many of its integers there.
+std::size_t body_size(const Reduction& what, BlockForm form, std::uint32_t set);
+// How many integers are there, by the first bytes of a body: at least as many bytes as the body
+// would have with none of them.
+std::uint32_t integers_set(const Reduction& what, BlockForm form, std::span<const std::byte> body);
+
 struct Block {
   std::uint32_t number = 0;
-  std::span<const std::byte> integers;
+  BlockForm form = BlockForm::dense;
+  std::span<const std::byte> body;
 };
 
 // Walks blocks, of an answer or of one worker's contribution: as many as stated, numbers ascending
-// and in range.
+// and in range, bodies as their form demands.
 class BlockReader {
  public:
   BlockReader(const Reduction& what, std::span<const std::byte> bytes)
-      : size_(block_size(what)), count_(block_count(what)), rest_(bytes) {}
+      : what_(what), rest_(bytes) {}
   Result<std::optional<Block>> next();
 
  private:
-  std::size_t size_;
-  std::uint32_t count_;
+  // The body at the front of `bytes`.
+  [[nodiscard]] Result<std::span<const std::byte>> body(std::uint8_t form,
+                                                        std::span<const std::byte> bytes) const;
+
+  Reduction what_;
   std::span<const std::byte> rest_;
   std::optional<std::uint32_t> left_;  // nothing before the list's header is read
   std::int64_t number_last_ = -1;

@@ -7,6 +7,8 @@
 
 #include "base/aligned_buffer.h"
 #include "base/assert.h"
+#include "base/bytes.h"
+#include "round/blocks.h"
 #include "round/combine.h"
 
 namespace {
@@ -48,13 +50,31 @@ void read_messages(const Reduction& what, std::uint32_t workers, std::span<const
   SLUICE_ASSERT(count == from.view().count());
 }
 
+// Written again, a block is no longer than it was and has the same integers.
+void check_forms(const Reduction& what, const Block& block) {
+  std::vector<std::byte> integers(std::size_t{what.grain} * what.bits / 8);
+  add_block(what, block, integers);
+  std::vector<std::byte> list(kBlockListHeader + block_size_max(what));
+  store_le(std::span(list), 0, std::uint32_t{1});
+  const auto to = std::span(list).subspan(kBlockListHeader);
+  const std::size_t size = write_block(what, block.number, integers, to);
+  SLUICE_ASSERT(size <= kBlockHeader + block.body.size());
+  BlockReader reader(what, std::span(list).first(kBlockListHeader + size));
+  const auto again = reader.next();
+  SLUICE_ASSERT(again && *again && (*again)->number == block.number);
+  std::vector<std::byte> same(integers.size());
+  add_block(what, **again, same);
+  SLUICE_ASSERT(same == integers);
+}
+
 void read_blocks(const Reduction& what, std::span<const std::byte> list) {
   BlockReader reader(what, list);
   while (true) {
     const auto block = reader.next();
     if (!block || !*block) return;
     SLUICE_ASSERT((*block)->number < block_count(what));
-    SLUICE_ASSERT((*block)->integers.size() + kBlockHeader == block_size(what));
+    SLUICE_ASSERT((*block)->body.size() + kBlockHeader <= block_size_max(what));
+    check_forms(what, **block);
   }
 }
 

@@ -142,30 +142,68 @@ TEST(MessageReader, AnAnswerWithoutPartsHasNoMessages) {
 
 constexpr Reduction kBlocks{.op = Op::block_sum, .bits = 16, .count = 75, .grain = 8};
 
-Bytes block_list(const std::vector<std::pair<std::uint32_t, Bytes>>& blocks) {
+struct Body {
+  int form = 0;
+  Bytes bytes;
+
+  friend bool operator==(const Body&, const Body&) = default;
+};
+using Blocks = std::vector<std::pair<std::uint32_t, Body>>;
+
+Body dense(unsigned seed) { return {0, payload(16, seed)}; }
+
+// A bitmap of eight and so many integers behind it.
+Body bitmap(unsigned mask, std::size_t integers) {
+  Bytes bytes = payload(1 + 2 * integers, mask);
+  bytes[0] = static_cast<std::byte>(mask);
+  return {1, bytes};
+}
+
+// As many pairs as positions, below the stated count.
+Body pairs(unsigned count, const std::vector<unsigned>& positions) {
+  Bytes bytes{static_cast<std::byte>(count), static_cast<std::byte>(count >> 8)};
+  for (const unsigned position : positions) {
+    bytes.push_back(static_cast<std::byte>(position));
+    bytes.push_back(static_cast<std::byte>(position >> 8));
+    bytes.insert(bytes.end(), {std::byte{1}, std::byte{2}});
+  }
+  return {2, bytes};
+}
+
+Bytes block_list(const Blocks& blocks) {
   Bytes list;
   append_u32(list, static_cast<std::uint32_t>(blocks.size()));
-  for (const auto& [number, bytes] : blocks) {
+  for (const auto& [number, body] : blocks) {
     append_u32(list, number);
-    list.insert(list.end(), bytes.begin(), bytes.end());
+    list.push_back(static_cast<std::byte>(body.form));
+    list.insert(list.end(), body.bytes.begin(), body.bytes.end());
   }
   return list;
 }
 
-Result<std::vector<std::pair<std::uint32_t, Bytes>>> read_blocks(std::span<const std::byte> list) {
+Result<Blocks> read_blocks(std::span<const std::byte> list) {
   BlockReader reader(kBlocks, list);
-  std::vector<std::pair<std::uint32_t, Bytes>> all;
+  Blocks all;
   while (true) {
     SLUICE_TRY_ASSIGN(const auto block, reader.next());
     if (!block) return all;
-    all.emplace_back(block->number, Bytes(block->integers.begin(), block->integers.end()));
+    all.push_back(
+        {block->number, {static_cast<int>(block->form), {block->body.begin(), block->body.end()}}});
   }
 }
 
-TEST(BlockReader, GivesEveryBlockWithItsNumber) {
+void expect_bad(const Blocks& blocks, const std::string& word) {
+  const auto got = read_blocks(block_list(blocks));
+  ASSERT_FALSE(got.has_value()) << word;
+  EXPECT_EQ(got.error().code, Code::malformed);
+  EXPECT_NE(std::string(got.error().what).find(word), std::string::npos) << got.error().what;
+}
+
+TEST(BlockReader, GivesEveryBlockWithItsNumberAndForm) {
   // 75 coordinates in blocks of 8 are 10 blocks, the last one whole on the wire as well.
-  const std::vector<std::pair<std::uint32_t, Bytes>> sent{
-      {0, payload(16, 1)}, {3, payload(16, 2)}, {9, payload(16, 3)}};
+  const Blocks sent{{0, dense(1)},        {1, bitmap(0, 0)}, {2, bitmap(0x91, 3)},
+                    {3, bitmap(0x7f, 7)}, {4, pairs(0, {})}, {5, pairs(3, {0, 4, 7})},
+                    {9, dense(3)}};
   const auto got = read_blocks(block_list(sent));
   ASSERT_TRUE(got.has_value()) << got.error().what;
   EXPECT_EQ(*got, sent);
@@ -178,33 +216,57 @@ TEST(BlockReader, AListOfNoBlocksIsItsHeader) {
 }
 
 TEST(BlockReader, BytesAfterTheLastBlockAreMalformed) {
-  Bytes list = block_list({{1, payload(16, 1)}});
-  list.push_back(std::byte{0});
-  EXPECT_FALSE(read_blocks(list).has_value());
-  Bytes none = block_list({});
-  none.push_back(std::byte{0});
-  EXPECT_FALSE(read_blocks(none).has_value());
+  for (const Blocks& blocks : {Blocks{}, Blocks{{1, dense(1)}}, Blocks{{1, pairs(1, {2})}}}) {
+    Bytes list = block_list(blocks);
+    list.push_back(std::byte{0});
+    EXPECT_FALSE(read_blocks(list).has_value());
+  }
 }
 
 TEST(BlockReader, EveryTruncationIsMalformed) {
-  const Bytes list = block_list({{1, payload(16, 1)}, {2, payload(16, 2)}});
+  const Bytes list = block_list(
+      {{1, dense(1)}, {2, bitmap(0x18, 2)}, {3, pairs(2, {1, 2})}, {4, bitmap(0x80, 1)}});
   for (std::size_t size = 0; size <= list.size(); ++size) {
     EXPECT_EQ(read_blocks(std::span(list).first(size)).has_value(), size == list.size()) << size;
   }
 }
 
 TEST(BlockReader, RefusesNumbersOutOfOrderOrRange) {
-  const Bytes one = payload(16, 1);
-  const std::vector<std::vector<std::pair<std::uint32_t, Bytes>>> bad{
+  const Body one = dense(1);
+  const std::vector<Blocks> bad{
       {{3, one}, {3, one}}, {{3, one}, {2, one}},  {{0, one}, {9, one}, {0, one}},
       {{10, one}},          {{0, one}, {10, one}}, {{0x7fffffff, one}},
       {{0xffffffff, one}},  {{9, one}, {10, one}},
   };
-  for (std::size_t i = 0; i < bad.size(); ++i) {
-    const auto got = read_blocks(block_list(bad[i]));
-    ASSERT_FALSE(got.has_value()) << i;
-    EXPECT_EQ(got.error().code, Code::malformed);
-    EXPECT_NE(std::string(got.error().what).find("order or range"), std::string::npos);
+  for (const Blocks& blocks : bad) expect_bad(blocks, "order or range");
+}
+
+TEST(BlockReader, RefusesFormsItDoesNotKnow) {
+  for (int form = 3; form < 256; ++form) expect_bad({{0, {form, payload(16, 1)}}}, "unknown form");
+}
+
+TEST(BlockReader, RefusesPositionsOutOfOrderOrRange) {
+  const std::vector<std::vector<unsigned>> bad{{1, 1},  {2, 1},         {8},    {0, 8},
+                                               {65535}, {0, 1, 0x8000}, {7, 8}, {0, 256}};
+  for (const auto& positions : bad) {
+    expect_bad({{4, pairs(static_cast<unsigned>(positions.size()), positions)}}, "positions");
+  }
+}
+
+// So block_size_max() bounds every block, and a list of them all what is stated for the round.
+TEST(BlockReader, RefusesBlocksLongerThanAllTheirIntegers) {
+  expect_bad({{4, pairs(4, {0, 1, 2, 3})}}, "longer");
+  expect_bad({{4, pairs(8, {0, 1, 2, 3, 4, 5, 6, 7})}}, "longer");
+  expect_bad({{4, bitmap(0xff, 8)}}, "longer");
+  for (const unsigned count : {9u, 256u, 65535u}) expect_bad({{4, pairs(count, {1})}}, "longer");
+}
+
+TEST(BlockReader, RefusesFewerIntegersThanTheirBodyStates) {
+  expect_bad({{9, pairs(3, {1, 2})}}, "cut off");
+  expect_bad({{9, bitmap(0x07, 2)}}, "cut off");
+  for (Body body : {dense(1), bitmap(0x07, 3), pairs(2, {1, 2})}) {
+    body.bytes.pop_back();
+    expect_bad({{9, body}}, "cut off");
   }
 }
 
@@ -212,7 +274,7 @@ TEST(BlockReader, ARoundOfNoLanesHasNoBlocks) {
   const Reduction none{.op = Op::block_sum, .bits = 16, .count = 0, .grain = 8};
   BlockReader empty(none, {});
   EXPECT_FALSE((*empty.next()).has_value());
-  const Bytes list = block_list({{0, payload(16, 1)}});
+  const Bytes list = block_list({{0, dense(1)}});
   BlockReader reader(none, list);
   EXPECT_FALSE(reader.next().has_value());
 }

@@ -42,10 +42,15 @@ Status check_lane_sum(const Reduction& what, std::uint32_t workers) {
 Status check_integers(const Reduction& what) {
   const bool whole = what.bits == 8 || what.bits == 16 || what.bits == 32 || what.bits == 64;
   switch (what.op) {
-    case Op::wrap_sum: return whole ? ok() : invalid("wrap_sum: bits must be 8, 16, 32 or 64");
+    case Op::wrap_sum:
+      return what.bits % 8 == 0 && what.bits >= 8 && what.bits <= 64
+                 ? ok()
+                 : invalid("wrap_sum: bits must be a multiple of 8, from 8 to 64");
     case Op::block_sum:
       if (!whole) return invalid("block_sum: bits must be 8, 16, 32 or 64");
-      return what.grain != 0 ? ok() : invalid("block_sum: needs a grain");
+      if (what.grain == 0) return invalid("block_sum: needs a grain");
+      return what.grain <= kBlockGrainMax ? ok()
+                                          : invalid("block_sum: a grain must be at most 65528");
     case Op::max:
       return what.bits >= 1 && what.bits <= 32 ? ok() : invalid("max: bits must be 1 to 32");
     case Op::gather: return what.bits == 8 ? ok() : invalid("gather: bits must be 8");
@@ -133,7 +138,7 @@ std::int32_t round_centre(const Reduction& what, std::uint32_t contributors) {
 std::size_t up_size(const Reduction& what) {
   if (what.op == Op::gather) return what.count;
   if (what.op == Op::block_sum) {
-    return what.count == 0 ? 0 : kBlockListHeader + block_count(what) * block_size(what);
+    return what.count == 0 ? 0 : kBlockListHeader + block_count(what) * block_size_max(what);
   }
   return bytes_for_bits(std::uint64_t{what.count} * what.bits);
 }
@@ -173,7 +178,7 @@ bool is_down_size_fixed(const Reduction& what) {
   return !is_list(what.op) && !(what.op == Op::lane_sum && what.down == Down::narrow);
 }
 
-std::size_t block_size(const Reduction& what) {
+std::size_t block_size_max(const Reduction& what) {
   return kBlockHeader + std::size_t{what.grain} * what.bits / 8;
 }
 

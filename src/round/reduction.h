@@ -17,11 +17,18 @@
 //                        2Ŝ = 2·c0 + ((lane − 2^(b−1)) << (s + 1)) + 2^s − 1,
 //                      with the s from 0 to bits(m·value_max) − b of least Σ(2S − 2Ŝ)², smallest
 //                      on ties; where b ≥ sum_bits(what, n) it is `full`, without header
-//   wrap_sum   integers of 8, 16, 32 or 64 bits modulo 2^bits
+//   wrap_sum   integers of 8, 16, 24, … 64 bits modulo 2^bits
 //   max        lanes of 1–32 bits (1 bit: or)
 //   gather     up: at most `count` bytes. Down: (rank u32, size u32, bytes)*, ranks ascending
-//   block_sum  up and down: number of blocks u32, then (block number u32, grain integers of `bits`
-//              bits)*, numbers ascending; sums are modulo 2^bits; blocks nobody sent are absent
+//   block_sum  up and down: number of blocks u32, then per block its number u32, ascending, its
+//              form u8 and its `grain` integers of `bits` bits in that form:
+//                0 dense   all of them
+//                1 bitmap  grain / 8 bytes, bit i: integer i is there; then those, in order
+//                2 pairs   count u16, then (position u16, integer)*, positions ascending
+//              What is not there is zero. Whoever writes takes the shortest form, the lowest on
+//              ties, and leaves zeros out of forms 1 and 2; whoever reads takes any form that is
+//              no longer than the dense one. Sums are modulo 2^bits; blocks nobody sent are
+//              absent, blocks whose sums are all zero are not
 //   f32_sum, bf16_sum, f16_sum   down: the sum in the same format
 #pragma once
 
@@ -87,10 +94,11 @@ std::size_t up_size(const Reduction& what);
 std::size_t down_size_max(const Reduction& what, std::uint32_t workers);
 bool is_down_size_fixed(const Reduction& what);
 
-inline constexpr std::size_t kMessageHeader = 8;    // gather: rank u32, size u32
-inline constexpr std::size_t kBlockListHeader = 4;  // block_sum: number of blocks u32
-inline constexpr std::size_t kBlockHeader = 4;      // block_sum: block number u32
-std::size_t block_size(const Reduction& what);      // block_sum: header and integers
+inline constexpr std::size_t kMessageHeader = 8;        // gather: rank u32, size u32
+inline constexpr std::size_t kBlockListHeader = 4;      // block_sum: number of blocks u32
+inline constexpr std::size_t kBlockHeader = 5;          // block_sum: block number u32, form u8
+inline constexpr std::uint32_t kBlockGrainMax = 65528;  // positions and counts are u16
+std::size_t block_size_max(const Reduction& what);      // block_sum: header and all integers
 std::uint32_t block_count(const Reduction& what);
 
 // The value that stands for this reduction in digests and comparisons.

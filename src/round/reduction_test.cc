@@ -144,18 +144,28 @@ TEST(ReductionCheck, IntegersHaveWholeWidths) {
     const Reduction block{.op = Op::block_sum, .bits = narrow, .count = 9, .grain = 8};
     const Reduction max{.op = Op::max, .bits = narrow, .count = 9};
     const Reduction gather{.op = Op::gather, .bits = narrow, .count = 9};
-    EXPECT_EQ(check(wrap, 2).has_value(), whole) << bits;
+    EXPECT_EQ(check(wrap, 2).has_value(), bits % 8 == 0 && bits >= 8 && bits <= 64) << bits;
     EXPECT_EQ(check(block, 2).has_value(), whole) << bits;
     EXPECT_EQ(check(max, 2).has_value(), bits >= 1 && bits <= 32) << bits;
     EXPECT_EQ(check(gather, 2).has_value(), bits == 8) << bits;
   }
-  expect_refused({.op = Op::wrap_sum, .bits = 24, .count = 9}, 2, "8, 16, 32 or 64");
+  for (const std::uint8_t bits : {std::uint8_t{12}, std::uint8_t{25}}) {
+    expect_refused({.op = Op::wrap_sum, .bits = bits, .count = 9}, 2,
+                   "wrap_sum: bits must be a multiple of 8, from 8 to 64");
+  }
   expect_refused({.op = Op::max, .bits = 33, .count = 9}, 2, "1 to 32");
   expect_refused({.op = Op::gather, .bits = 1, .count = 9}, 2, "8");
 }
 
 TEST(ReductionCheck, BlocksNeedAGrain) {
   expect_refused({.op = Op::block_sum, .bits = 32, .count = 9}, 2, "grain");
+}
+
+TEST(ReductionCheck, PositionsInABlockHaveSixteenBits) {
+  Reduction what{.op = Op::block_sum, .bits = 8, .count = 1u << 20, .grain = kBlockGrainMax};
+  EXPECT_TRUE(check(what, 2).has_value());
+  what.grain += 8;
+  expect_refused(what, 2, "65528");
 }
 
 TEST(ReductionCheck, FloatSumsHaveTheBitsOfTheirFormat) {
@@ -263,7 +273,7 @@ TEST(ReductionSizes, UpIsAllLanesPackedAndListsAtMost) {
     EXPECT_EQ(up_size({.op = Op::gather, .bits = 8, .count = count}), count);
   }
   EXPECT_EQ(up_size({.op = Op::block_sum, .bits = 32, .count = 100, .grain = 16}),
-            4 + 7 * (4 + 16 * 4u));
+            4 + 7 * (5 + 16 * 4u));
   EXPECT_EQ(up_size({.op = Op::block_sum, .bits = 8, .count = 0, .grain = 16}), 0u);
 }
 
@@ -309,8 +319,8 @@ TEST(ReductionSizes, OtherOperationsComeDownAsTheyWentUp) {
   const Reduction max{.op = Op::max, .bits = 3, .count = 77};
   EXPECT_EQ(down_size_max(max, 4096), 29u);
   const Reduction blocks{.op = Op::block_sum, .bits = 16, .count = 77, .grain = 8};
-  EXPECT_EQ(down_size_max(blocks, 4096), 4 + 10 * (4 + 16u));
-  EXPECT_EQ(block_size(blocks), 20u);
+  EXPECT_EQ(down_size_max(blocks, 4096), 4 + 10 * (5 + 16u));
+  EXPECT_EQ(block_size_max(blocks), 21u);
   EXPECT_EQ(block_count(blocks), 10u);
   const Reduction gather{.op = Op::gather, .bits = 8, .count = 77};
   EXPECT_EQ(down_size_max(gather, 4096), std::size_t{4096} * (8 + 77));

@@ -15,6 +15,8 @@ namespace sluice {
 
 inline constexpr std::uint32_t kLaneTile = 4096;   // accumulators and codes stay in L1
 inline constexpr std::uint32_t kFloatTile = 2048;  // 8 KiB of float32 sums
+// Room for one list of each worker.
+inline constexpr std::size_t kCursorsSize = kWorkersMax * sizeof(std::span<const std::byte>);
 
 // Whole grains of about kLaneTile lanes: headers of an answer belong to one tile. Only sums with
 // headers care; the others may be cut anywhere on a byte.

@@ -17,6 +17,11 @@ inline constexpr std::uint8_t kNotFinite = 255;  // the exponent of a block with
 // multiple of 8.
 void exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> exponents);
 
+// The same where 0 says that all values of the block are zero, of either sign: a block of zeros and
+// subnormals alone has exponent 1.
+void sparse_exponents(std::span<const float> values, std::uint32_t block,
+                      std::span<std::byte> exponents);
+
 // codes[i] = values[i] · scale rounded, as int32. The caller's scale keeps all products in range;
 // a product that is not (a hostile bound, NaN) gives 0.
 void quantise(std::span<const float> values, double scale, std::span<std::byte> codes);
@@ -30,6 +35,8 @@ void residual(std::span<const float> values, std::span<const std::byte> codes, d
 
 namespace scalar {
 void exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> exponents);
+void sparse_exponents(std::span<const float> values, std::uint32_t block,
+                      std::span<std::byte> exponents);
 void quantise(std::span<const float> values, double scale, std::span<std::byte> codes);
 void dequantise(std::span<const std::byte> codes, double factor, std::span<float> values);
 void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,

@@ -19,9 +19,10 @@ float rounded(double value) {
   return std::isnan(value) ? std::bit_cast<float>(0x7fc00000u) : static_cast<float>(value);
 }
 
-std::uint32_t exponent_of(float value) {
-  return (std::bit_cast<std::uint32_t>(value) & 0x7fffffff) >> 23;
-}
+// The bits without the sign: comparing floats, a host may have switched off subnormals.
+std::uint32_t magnitude_of(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffff; }
+
+std::uint32_t exponent_of(float value) { return magnitude_of(value) >> 23; }
 
 }  // namespace
 
@@ -35,6 +36,18 @@ void exponents(std::span<const float> values, std::uint32_t block, std::span<std
       exponent = std::max(exponent, exponent_of(value));
     }
     largest[b] = static_cast<std::byte>(exponent);
+  }
+}
+
+void sparse_exponents(std::span<const float> values, std::uint32_t block,
+                      std::span<std::byte> largest) {
+  exponents(values, block, largest);
+  for (std::size_t b = 0; b * block < values.size(); ++b) {
+    if (largest[b] != std::byte{0}) continue;
+    const std::size_t count = std::min<std::size_t>(block, values.size() - b * block);
+    for (const float value : values.subspan(b * block, count)) {
+      if (magnitude_of(value) != 0) largest[b] = std::byte{1};
+    }
   }
 }
 

@@ -21,6 +21,10 @@ namespace sluice::blockfloat::HWY_NAMESPACE {
 void Exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> largest) {
   scalar::exponents(values, block, largest);
 }
+void SparseExponents(std::span<const float> values, std::uint32_t block,
+                     std::span<std::byte> largest) {
+  scalar::sparse_exponents(values, block, largest);
+}
 size_t QuantiseWhole(std::span<const float>, double, std::span<std::byte>) { return 0; }
 size_t DequantiseWhole(std::span<const std::byte>, double, std::span<float>) { return 0; }
 size_t ResidualWhole(std::span<const float>, std::span<const std::byte>, double, std::span<float>) {
@@ -76,20 +80,33 @@ HWY_INLINE size_t LargestMagnitude(const float* from, size_t count, uint32_t& la
   return i;
 }
 
-void Exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> largest) {
+// `kZeros`: exponent 0 is for zeros alone.
+template <bool kZeros>
+void EachExponent(std::span<const float> values, std::uint32_t block,
+                  std::span<std::byte> largest) {
   for (size_t b = 0; b * block < values.size(); ++b) {
     const size_t count = std::min<size_t>(block, values.size() - b * block);
     const std::span<const float> members = values.subspan(b * block, count);
     uint32_t magnitude = 0;
     const size_t done = LargestMagnitude(members.data(), count, magnitude);
     std::byte exponent = static_cast<std::byte>(magnitude >> 23);
+    if (kZeros && magnitude != 0) exponent = std::max(exponent, std::byte{1});
     if (done < count) {
       std::byte last{};
-      scalar::exponents(members.subspan(done), 8, {&last, 1});
+      const auto exponents_of_rest = kZeros ? scalar::sparse_exponents : scalar::exponents;
+      exponents_of_rest(members.subspan(done), 8, {&last, 1});
       exponent = std::max(exponent, last);
     }
     largest[b] = exponent;
   }
+}
+
+void Exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> largest) {
+  EachExponent<false>(values, block, largest);
+}
+void SparseExponents(std::span<const float> values, std::uint32_t block,
+                     std::span<std::byte> largest) {
+  EachExponent<true>(values, block, largest);
 }
 
 // Adding 1.5·2^52 rounds to an integer, ties to even, and leaves it in the lower 32 bits.
@@ -185,6 +202,7 @@ HWY_AFTER_NAMESPACE();
 namespace sluice::blockfloat {
 
 HWY_EXPORT(Exponents);
+HWY_EXPORT(SparseExponents);
 HWY_EXPORT(Quantise);
 HWY_EXPORT(Dequantise);
 HWY_EXPORT(Residual);
@@ -194,6 +212,14 @@ void exponents(std::span<const float> values, std::uint32_t block, std::span<std
   SLUICE_ASSERT(largest.size() >= divide_up<std::size_t>(values.size(), block));
   if (kernel_level() == Level::scalar) return scalar::exponents(values, block, largest);
   HWY_DYNAMIC_DISPATCH(Exponents)(values, block, largest);
+}
+
+void sparse_exponents(std::span<const float> values, std::uint32_t block,
+                      std::span<std::byte> largest) {
+  SLUICE_ASSERT(block > 0 && block % 8 == 0);
+  SLUICE_ASSERT(largest.size() >= divide_up<std::size_t>(values.size(), block));
+  if (kernel_level() == Level::scalar) return scalar::sparse_exponents(values, block, largest);
+  HWY_DYNAMIC_DISPATCH(SparseExponents)(values, block, largest);
 }
 
 void quantise(std::span<const float> values, double scale, std::span<std::byte> codes) {

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -169,6 +170,45 @@ TEST(Blockfloat, ZerosAndSubnormalsHaveExponentZero) {
   });
 }
 
+TEST(Blockfloat, OfSparseBlocksOnlyZerosHaveExponentZero) {
+  at_each_level([] {
+    for (std::size_t count = 1; count <= 75; ++count) {
+      std::vector<float> values(count);
+      for (std::size_t i = 0; i < count; i += 3) values[i] = -0.0f;
+      std::byte largest{9};
+      sparse_exponents(values, 80, {&largest, 1});
+      ASSERT_EQ(std::to_integer<int>(largest), 0) << count;
+      for (std::size_t at = 0; at < count; ++at) {
+        for (const float tiny : {0x1p-149f, -0x1.fffffcp-127f, -0x1p-126f}) {
+          const float before = std::exchange(values[at], tiny);
+          sparse_exponents(values, 80, {&largest, 1});
+          ASSERT_EQ(std::to_integer<int>(largest), 1) << at << " of " << count;
+          values[at] = before;
+        }
+      }
+    }
+  });
+}
+
+TEST(Blockfloat, ExponentsOfSparseBlocksAreOtherwiseThoseOfOthers) {
+  at_each_level([] {
+    for (const std::uint32_t block : kBlocks) {
+      const std::vector<float> values = mixed_values(5003, block);
+      std::vector<std::byte> plain(divide_up<std::size_t>(5003, block));
+      std::vector<std::byte> sparse(plain.size());
+      exponents(values, block, plain);
+      sparse_exponents(values, block, sparse);
+      for (std::size_t b = 0; b < plain.size(); ++b) {
+        const auto members = std::span(values).subspan(
+            b * block, std::min<std::size_t>(block, values.size() - b * block));
+        const bool zero = std::ranges::all_of(members, [](float v) { return v == 0; });
+        const std::byte least{static_cast<unsigned char>(zero ? 0 : 1)};
+        ASSERT_EQ(sparse[b], std::max(plain[b], least)) << block << ' ' << b;
+      }
+    }
+  });
+}
+
 TEST(Blockfloat, ExponentsStayWithinTheirSpan) {
   at_each_level([] {
     for (std::size_t count = 0; count <= 70; ++count) {
@@ -177,6 +217,9 @@ TEST(Blockfloat, ExponentsStayWithinTheirSpan) {
       std::vector<std::byte> expected(largest.bytes().size());
       exponents(values, 16, largest.bytes());
       scalar::exponents(values, 16, expected);
+      ASSERT_TRUE(same_bytes(largest.bytes(), expected));
+      sparse_exponents(values, 16, largest.bytes());
+      scalar::sparse_exponents(values, 16, expected);
       ASSERT_TRUE(same_bytes(largest.bytes(), expected));
       ASSERT_TRUE(largest.intact());
     }
@@ -349,6 +392,7 @@ TEST(BlockfloatDeathTest, BlockThatIsNoMultipleOfEightIsOurBug) {
   std::array<std::byte, 8> largest{};
   EXPECT_DEATH(exponents(values, 12, largest), "block");
   EXPECT_DEATH(exponents(values, 0, largest), "block");
+  EXPECT_DEATH(sparse_exponents(values, 12, largest), "block");
 }
 
 }  // namespace

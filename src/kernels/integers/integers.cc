@@ -49,7 +49,7 @@ void maximum_on_vectors(std::span<const std::byte> from, unsigned bits, std::siz
 
 void wrap_add(std::span<const std::byte> from, unsigned bits, std::size_t count,
               std::span<std::byte> into) {
-  SLUICE_ASSERT(bits == 8 || bits == 16 || bits == 32 || bits == 64);
+  SLUICE_ASSERT(bits % 8 == 0 && bits >= 8 && bits <= 64);
   const std::size_t size = count * (bits / 8);
   SLUICE_ASSERT(from.size() >= size && into.size() >= size);
   if (kernel_level() == Level::scalar) {

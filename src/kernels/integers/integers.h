@@ -10,7 +10,7 @@
 
 namespace sluice::integers {
 
-// into[i] = (into[i] + from[i]) modulo 2^bits, bits one of 8, 16, 32, 64; little-endian, any
+// into[i] = (into[i] + from[i]) modulo 2^bits, bits a multiple of 8 up to 64; little-endian, any
 // alignment; both spans hold `count` integers.
 void wrap_add(std::span<const std::byte> from, unsigned bits, std::size_t count,
               std::span<std::byte> into);

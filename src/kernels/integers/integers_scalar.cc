@@ -8,25 +8,24 @@
 namespace sluice::integers::scalar {
 namespace {
 
-template <class T>
-void wrap_add_of(std::span<const std::byte> from, std::size_t count, std::span<std::byte> into) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = i * sizeof(T);
-    const T sum = static_cast<T>(load_le<T>(into, at) + load_le<T>(from, at));
-    store_le<T>(into, at, sum);
+std::uint64_t get_bytes(std::span<const std::byte> from, std::size_t at, std::size_t size) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    value |= std::to_integer<std::uint64_t>(from[at + i]) << (8 * i);
   }
+  return value;
 }
 
 }  // namespace
 
 void wrap_add(std::span<const std::byte> from, unsigned bits, std::size_t count,
               std::span<std::byte> into) {
-  switch (bits) {
-    case 8: return wrap_add_of<std::uint8_t>(from, count, into);
-    case 16: return wrap_add_of<std::uint16_t>(from, count, into);
-    case 32: return wrap_add_of<std::uint32_t>(from, count, into);
-    case 64: return wrap_add_of<std::uint64_t>(from, count, into);
-    default: SLUICE_ASSERT(false);
+  const std::size_t size = bits / 8;
+  for (std::size_t at = 0; at < count * size; at += size) {
+    const std::uint64_t sum = get_bytes(into, at, size) + get_bytes(from, at, size);
+    for (std::size_t i = 0; i < size; ++i) {
+      into[at + i] = static_cast<std::byte>((sum >> (8 * i)) & 0xff);
+    }
   }
 }
 

@@ -74,12 +74,51 @@ void Each(const Combine combine, std::span<const std::byte> from, std::size_t si
   std::memcpy(target + at, few[0], size - at);
 }
 
+// Integers of 3, 5, 6 or 7 bytes, as many as 16 bytes hold when each has a lane of its own: spread
+// to lanes, added, and put together again. The bytes behind them are stored as they were.
+template <class Lane, std::size_t kSize>
+void AddOdd(std::span<const std::byte> from, std::size_t count, std::span<std::byte> into) {
+  constexpr hn::FixedTag<std::uint8_t, 16> kD;
+  constexpr hn::FixedTag<Lane, 16 / sizeof(Lane)> kLanes;
+  constexpr std::size_t kUsed = 16 / sizeof(Lane) * kSize;
+  alignas(16) std::uint8_t spread[16];
+  alignas(16) std::uint8_t together[16];
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::size_t lane = i / sizeof(Lane);
+    const std::size_t byte = i % sizeof(Lane);
+    spread[i] = static_cast<std::uint8_t>(byte < kSize ? lane * kSize + byte : 0x80);  // 0x80: zero
+    together[i] =
+        static_cast<std::uint8_t>(i < kUsed ? i / kSize * sizeof(Lane) + i % kSize : 0x80);
+  }
+  const auto to_lanes = hn::Load(kD, spread);
+  const auto to_bytes = hn::Load(kD, together);
+  const auto used = hn::FirstN(kD, kUsed);
+  const auto* HWY_RESTRICT source =
+      static_cast<const std::uint8_t*>(static_cast<const void*>(from.data()));
+  auto* HWY_RESTRICT target = static_cast<std::uint8_t*>(static_cast<void*>(into.data()));
+  const std::size_t size = count * kSize;
+  std::size_t at = 0;
+  for (; at + 16 <= size; at += kUsed) {
+    const auto before = hn::LoadU(kD, target + at);
+    const auto a = hn::BitCast(kLanes, hn::TableLookupBytesOr0(before, to_lanes));
+    const auto b =
+        hn::BitCast(kLanes, hn::TableLookupBytesOr0(hn::LoadU(kD, source + at), to_lanes));
+    const auto sum = hn::TableLookupBytesOr0(hn::BitCast(kD, hn::Add(a, b)), to_bytes);
+    hn::StoreU(hn::IfThenElse(used, sum, before), kD, target + at);
+  }
+  scalar::wrap_add(from.subspan(at), 8 * kSize, (size - at) / kSize, into.subspan(at));
+}
+
 void WrapAdd(std::span<const std::byte> from, unsigned bits, std::size_t count,
              std::span<std::byte> into) {
   const std::size_t size = count * (bits / 8);
   switch (bits) {
     case 8: return Each(Sum<std::uint8_t>(), from, size, into);
     case 16: return Each(Sum<std::uint16_t>(), from, size, into);
+    case 24: return AddOdd<std::uint32_t, 3>(from, count, into);
+    case 40: return AddOdd<std::uint64_t, 5>(from, count, into);
+    case 48: return AddOdd<std::uint64_t, 6>(from, count, into);
+    case 56: return AddOdd<std::uint64_t, 7>(from, count, into);
     case 32: return Each(Sum<std::uint32_t>(), from, size, into);
     case 64: return Each(Sum<std::uint64_t>(), from, size, into);
     default: SLUICE_ASSERT(false);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::byte kCanary{0x5C};
 constexpr std::size_t kMargin = 80;  // More than a vector on either side.
+constexpr std::array<unsigned, 8> kWidths{8, 16, 24, 32, 40, 48, 56, 64};  // of sums
 
 // The oracle: one bit at a time, sharing nothing with the library.
 std::uint64_t oracle_lane(std::span<const std::byte> packed, std::size_t lane, unsigned bits) {
@@ -87,15 +88,13 @@ void expect_oracle_at_every_count(Reduce reduce, Oracle oracle, unsigned bits) {
 }
 
 TEST(WrapAdd, GivesTheOraclesSumsAtEveryWidthCountAndLevel) {
-  for (const unsigned bits : {8u, 16u, 32u, 64u}) {
-    expect_oracle_at_every_count(&wrap_add, &sum_of, bits);
-  }
+  for (const unsigned bits : kWidths) expect_oracle_at_every_count(&wrap_add, &sum_of, bits);
 }
 
 TEST(WrapAdd, WrapsAroundWithoutCarryIntoTheNextInteger) {
   for (const Level level : available_levels()) {
     const ScopedLevel scope(level);
-    for (const unsigned bits : {8u, 16u, 32u, 64u}) {
+    for (const unsigned bits : kWidths) {
       constexpr std::size_t kCount = 77;
       const std::size_t step = bits / 8;
       const std::vector<std::byte> from(kCount * step, std::byte{0xFF});
@@ -180,7 +179,7 @@ TEST(Integers, TheOrderOfRanksDoesNotMatter) {
   for (const Level level : available_levels()) {
     const ScopedLevel scope(level);
     for (const Reduce reduce : {&wrap_add, &maximum}) {
-      for (const unsigned bits : {8u, 16u, 32u}) {
+      for (const unsigned bits : {8u, 16u, 24u, 32u}) {
         std::vector<std::byte> forwards(kCount * bits / 8);
         std::vector<std::byte> backwards(forwards.size());
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
@@ -201,7 +200,7 @@ TEST(Integers, LargeRunsAgreeWithTheSpecification) {
     const std::vector<std::byte> before = random_bytes(size, 2);
     std::vector<std::byte> expected = before;
     scalar::maximum(from, bits, kCount, expected);
-    const bool adds = bits == 8 || bits == 16 || bits == 32;
+    const bool adds = bits % 8 == 0;
     if (adds) scalar::wrap_add(from, bits, kCount, expected);
     for (const Level level : available_levels()) {
       const ScopedLevel scope(level);
@@ -213,10 +212,26 @@ TEST(Integers, LargeRunsAgreeWithTheSpecification) {
   }
 }
 
+TEST(WrapAdd, LargeRunsOfWideIntegersAgreeWithTheSpecification) {
+  constexpr std::size_t kCount = 20'011;
+  for (const unsigned bits : kWidths) {
+    const std::vector<std::byte> from = random_bytes(kCount * bits / 8, 1);
+    const std::vector<std::byte> before = random_bytes(from.size(), 2);
+    std::vector<std::byte> expected = before;
+    scalar::wrap_add(from, bits, kCount, expected);
+    for (const Level level : available_levels()) {
+      const ScopedLevel scope(level);
+      std::vector<std::byte> into = before;
+      wrap_add(from, bits, kCount, into);
+      EXPECT_EQ(into, expected) << name_of(level) << ", " << bits << " bits";
+    }
+  }
+}
+
 TEST(Integers, EmptyRunsNeedNoMemory) {
   for (const Level level : available_levels()) {
     const ScopedLevel scope(level);
-    for (const unsigned bits : {8u, 16u, 32u, 64u}) wrap_add({}, bits, 0, {});
+    for (const unsigned bits : kWidths) wrap_add({}, bits, 0, {});
     for (unsigned bits = 1; bits <= 32; ++bits) maximum({}, bits, 0, {});
   }
 }
@@ -226,7 +241,10 @@ TEST(IntegersDeathTest, SpansThatAreTooShortAndWidthsThatDoNotExistStopTheProgra
   std::vector<std::byte> four(4);
   EXPECT_DEATH(wrap_add(three, 32, 1, four), "size");
   EXPECT_DEATH(wrap_add(four, 32, 1, three), "size");
+  EXPECT_DEATH(wrap_add(three, 24, 2, four), "size");
   EXPECT_DEATH(wrap_add(four, 12, 1, four), "bits");
+  EXPECT_DEATH(wrap_add(four, 0, 0, four), "bits");
+  EXPECT_DEATH(wrap_add(four, 72, 0, four), "bits");
   EXPECT_DEATH(maximum(three, 5, 5, four), "size");
   EXPECT_DEATH(maximum(four, 5, 5, three), "size");
   EXPECT_DEATH(maximum(four, 33, 0, four), "bits");

@@ -1,0 +1,11 @@
+// Counting and picking bits with the instructions that every level but scalar has.
+#pragma once
+
+#include "kernels/bitmaps/bitmaps.h"
+
+namespace sluice::bitmaps::bmi {
+std::size_t count(Words bits);
+void fold4(Words fine, std::span<std::uint64_t> coarse);
+std::size_t extract(Words mask, Words from, std::span<std::uint64_t> packed);
+std::size_t deposit(Words mask, Words packed, std::span<std::uint64_t> into);
+}  // namespace sluice::bitmaps::bmi
