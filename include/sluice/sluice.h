@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define SLUICE_ABI_VERSION 3
+#define SLUICE_ABI_VERSION 4
 
 typedef enum sluice_code {
   SLUICE_OK = 0,
@@ -100,6 +100,7 @@ typedef struct sluice_options {
   uint32_t window;      /* chunks in flight, of a group; 0: 4 */
   double timeout;       /* seconds a group waits for others; 0: 60 */
   uint32_t keep_before; /* 1: sluice_memory_undo_step works, for a copy of the residuals */
+  const char* sparse;   /* of a memory: SPEC of the codec of SLUICE_SPARSE jobs; NULL: lossless */
 } sluice_options;
 
 /* One parameter's gradient. The id survives bucket rebuilds and restarts and is the same on every
@@ -111,10 +112,12 @@ typedef struct sluice_tensor {
 } sluice_tensor;
 
 #define SLUICE_EXACT 0xffffffffu
+#define SLUICE_SPARSE 0xfffffffeu
 
 /* One tensor of a step; the mean may be the gradient's own memory. `tensor` is the index of the
- * tensor, or, for parcels, SLUICE_EXACT: `count` floats that travel as float32, belong to no tensor
- * and keep no memory. */
+ * tensor, or, for parcels, one of two for `count` floats that belong to no tensor and keep no
+ * memory: SLUICE_EXACT, which travel as float32, or SLUICE_SPARSE, which travel through a codec of
+ * their own, such as the rows of a table that any rank has touched. */
 typedef struct sluice_job {
   uint32_t tensor;
   uint64_t count;
@@ -185,7 +188,7 @@ sluice_code sluice_group_load(sluice_group* group, const void* bytes, size_t siz
 typedef struct sluice_memory sluice_memory;
 
 /* window and timeout of the options are not used. SLUICE_INVALID_ARGUMENT: bad numbers, feedback
- * that would diverge. */
+ * that would diverge, a codec for sparse jobs that is unknown or keeps memory of a model. */
 sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* options,
                                sluice_memory** memory);
 /* After its parcels. NULL is fine. */

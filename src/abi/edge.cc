@@ -9,6 +9,7 @@ namespace sluice::abi {
 namespace {
 
 thread_local std::string t_last_error;
+constexpr const char* kSparseSpec = "lossless";
 
 sluice_code code_of(Code code) {
   switch (code) {
@@ -66,6 +67,20 @@ Checked<GroupOptions> options_from(const sluice_options* options) {
     made.timeout = std::chrono::nanoseconds(std::llround(options->timeout * 1e9));
   }
   return made;
+}
+
+Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options) {
+  SLUICE_TRY_ASSIGN(NamedCodec named,
+                    make_codec(options.sparse == nullptr ? kSparseSpec : options.sparse));
+  if (named.codec->traits(options.workers).model_size != 0) {
+    return invalid(
+        fmt::format("codec {} for sparse jobs, which keep no memory of a model; accepted: one"
+                    " without, such as {}",
+                    named.spec, kSparseSpec));
+  }
+  const Tensor any{.id = kSparseTensor, .rows = 1, .cols = 1};
+  SLUICE_TRY(named.codec->accepts({&any, 1}, options.workers));
+  return std::move(named.codec);
 }
 
 sluice_stats stats_from(const Stats& stats) {

@@ -21,6 +21,7 @@ struct sluice_codec {
 
 struct sluice_memory {
   std::unique_ptr<sluice::Memory> memory;
+  std::unique_ptr<sluice::Codec> sparse;  // of SLUICE_SPARSE jobs
 };
 
 namespace sluice::abi {
@@ -36,6 +37,8 @@ inline Problem invalid(std::string message) {
 Problem null(const char* name, const char* accepted);
 
 Checked<GroupOptions> options_from(const sluice_options* options);
+// The codec that the options name for sparse jobs.
+Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options);
 sluice_stats stats_from(const Stats& stats);
 sluice_report report_from(const ParcelReport& report);
 ParcelOrder order_from(const sluice_order& order);

@@ -16,8 +16,9 @@ struct sluice_parcel {
   // Which functions may be called.
   enum class At : std::uint8_t { idle, begun, shards, combined, lanes };
 
-  explicit sluice_parcel(sluice::Memory& memory)
-      : exact(std::move(sluice::make_codec("f32")->codec)), parcel(memory, *exact) {}
+  explicit sluice_parcel(const sluice_memory& memory)
+      : exact(std::move(sluice::make_codec("f32")->codec)),
+        parcel(*memory.memory, *exact, memory.sparse.get()) {}
 
   // Null, or why this may not be called here.
   [[nodiscard]] Verdict expect(At wanted, const char* before) const {
@@ -82,7 +83,10 @@ sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* 
   if (!parsed) return report(parsed.error());
   auto made = sluice::Memory::make(*parsed, codec->named.spec, *codec->named.codec, {});
   if (!made) return report(made.error());
-  *memory = std::make_unique<sluice_memory>(sluice_memory{std::move(*made)}).release();
+  auto sparse = sluice::abi::sparse_codec_from(*options);
+  if (!sparse) return report(sparse.error());
+  *memory = std::make_unique<sluice_memory>(sluice_memory{std::move(*made), std::move(*sparse)})
+                .release();
   return report(Nothing{});
 }
 
@@ -133,7 +137,7 @@ sluice_code sluice_parcel_make(sluice_memory* memory, sluice_parcel** parcel) {
   if (memory == nullptr || parcel == nullptr) {
     return report(sluice::abi::null("memory or output", "a memory and a pointer to fill"));
   }
-  *parcel = std::make_unique<sluice_parcel>(*memory->memory).release();
+  *parcel = std::make_unique<sluice_parcel>(*memory).release();
   return report(Nothing{});
 }
 

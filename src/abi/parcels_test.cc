@@ -19,7 +19,8 @@ class OneWorker : public ::testing::Test {
     sluice_memory_free(memory_);
   }
 
-  void make(const char* spec, const char* feedback, std::uint32_t keep_before) {
+  void make(const char* spec, const char* feedback, std::uint32_t keep_before,
+            const char* sparse = nullptr) {
     sluice_parcel_free(parcel_);
     sluice_memory_free(memory_);
     codec_ = std::make_unique<Codec>(spec);
@@ -28,22 +29,30 @@ class OneWorker : public ::testing::Test {
     options.workers = 1;
     options.feedback = feedback;
     options.keep_before = keep_before;
+    options.sparse = sparse;
     const sluice_tensor tensor{1, 10, 100};
     ASSERT_EQ(sluice_memory_make(codec_->get(), &options, &memory_), SLUICE_OK);
     ASSERT_EQ(sluice_memory_add(memory_, &tensor, 1), SLUICE_OK);
     ASSERT_EQ(sluice_parcel_make(memory_, &parcel_), SLUICE_OK);
   }
 
-  void begin(std::uint64_t step) {
+  void begin(std::uint64_t step) { begin({0, 1000, gradient_.data(), mean_.data()}, step); }
+  void begin(const sluice_job& job, std::uint64_t step) {
     const sluice_order order{step, step, 0, 1, 1, 0};
-    const sluice_job job{0, 1000, gradient_.data(), mean_.data()};
     ASSERT_EQ(sluice_parcel_begin(parcel_, &order, &job, 1), SLUICE_OK) << sluice_last_error();
   }
 
-  void run(std::uint64_t step) {
-    begin(step);
+  void run(std::uint64_t step) { run({0, 1000, gradient_.data(), mean_.data()}, step); }
+  void run(const sluice_job& job, std::uint64_t step) {
+    begin(job, step);
     sluice_step next{};
     while (sluice_parcel_next(parcel_, &next) == SLUICE_OK && next.collective != SLUICE_DONE) {
+      if (next.collective == SLUICE_MAXIMUM || next.collective == SLUICE_SUM) {
+        std::vector<std::int32_t> lanes(next.lane_count);
+        ASSERT_EQ(sluice_parcel_pack_lanes(parcel_, lanes.data(), lanes.size()), SLUICE_OK);
+        ASSERT_EQ(sluice_parcel_spread_lanes(parcel_, lanes.data(), lanes.size()), SLUICE_OK);
+        continue;
+      }
       ASSERT_EQ(next.collective, static_cast<std::uint32_t>(SLUICE_WHOLE));
       std::vector<std::byte> bytes(next.send_sizes[0]);
       const std::uint64_t size = bytes.size();
@@ -123,6 +132,27 @@ TEST_F(OneWorker, CallsOutOfOrderAndWrongSizesAreRefused) {
   refused(sluice_parcel_spread_lanes(parcel_, &lane, 1), "out of order");
   sluice_parcel_abandon(parcel_);
   EXPECT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_INVALID_ARGUMENT);
+}
+
+TEST_F(OneWorker, SparseJobsTakeTheCodecThatTheOptionsName) {
+  sluice_options options{};
+  options.size = sizeof options;
+  options.workers = 1;
+  sluice_memory* refusing = nullptr;
+  options.sparse = "nothing";
+  refused(sluice_memory_make(codec_->get(), &options, &refusing), "unknown codec 'nothing'");
+  options.sparse = "tide:scales=previous";
+  refused(sluice_memory_make(codec_->get(), &options, &refusing), "memory of a model");
+  EXPECT_EQ(refusing, nullptr);
+
+  for (const char* spec : {"bf16", static_cast<const char*>(nullptr)}) {
+    make("tide:bits=2", "none", 0, spec);
+    gradient_[5] = 1.0f + 0x1p-20f;
+    const sluice_job job{SLUICE_SPARSE, 700, gradient_.data(), mean_.data()};
+    run(job, 0);
+    EXPECT_EQ(mean_[5], spec == nullptr ? gradient_[5] : 1.0f);
+    EXPECT_EQ(mean_[700], 0.0f);
+  }
 }
 
 TEST_F(OneWorker, DamagedBytesAbandonTheParcelAndWriteNothing) {

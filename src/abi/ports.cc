@@ -45,11 +45,11 @@ struct sluice_aggregator {
 };
 
 struct sluice_port {
-  sluice_port(sluice::Memory& memory, std::unique_ptr<sluice::stream::Port> opened,
+  sluice_port(const sluice_memory& memory, std::unique_ptr<sluice::stream::Port> opened,
               std::uint32_t window, std::chrono::nanoseconds longest)
       : exact(std::move(sluice::make_codec("f32")->codec)),
         port(std::move(opened)),
-        convoy(memory, *exact, *port, window),
+        convoy(*memory.memory, *exact, *port, window, memory.sparse.get()),
         timeout(longest) {}
 
   std::unique_ptr<sluice::Codec> exact;
@@ -104,8 +104,7 @@ sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uin
                                            .aggregators = aggregators,
                                            .timeout = longest});
   if (!opened) return report(opened.error());
-  *port = std::make_unique<sluice_port>(*memory->memory, std::move(*opened), window, longest)
-              .release();
+  *port = std::make_unique<sluice_port>(*memory, std::move(*opened), window, longest).release();
   return report(Nothing{});
 }
 

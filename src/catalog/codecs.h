@@ -8,16 +8,20 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "codec/blocks/blocks.h"
 #include "codec/dense/dense.h"
 #include "codec/fixed/fixed.h"
 #include "codec/info.h"
+#include "codec/lhc/lhc.h"
+#include "codec/lossless/lossless.h"
 #include "codec/thc/thc.h"
 #include "codec/tide/tide.h"
 
 namespace sluice {
 
-inline constexpr std::array kCodecs{dense::kF32,  dense::kBf16, dense::kFp16,
-                                    fixed::kInfo, thc::kInfo,   tide::kInfo};
+inline constexpr std::array kCodecs{dense::kF32,   dense::kBf16,    dense::kFp16,
+                                    fixed::kInfo,  thc::kInfo,      tide::kInfo,
+                                    blocks::kInfo, lossless::kInfo, lhc::kInfo};
 
 consteval bool codecs_are_well_formed() {
   for (std::size_t i = 0; i < kCodecs.size(); ++i) {

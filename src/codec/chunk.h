@@ -45,7 +45,8 @@ struct Chunk {
   std::span<float> residual;         // empty: no feedback
   std::span<std::byte> state;        // the tensor's codec state, zero when new
   std::span<const std::byte> model;  // the model's codec state: read it …
-  std::span<std::uint64_t> tally;    // … and add agreed counts for end_step to this
+  std::span<std::uint64_t> tally;    // … and add counts to this: agreed ones for end_step, or for
+                                     // people (Info::counts)
   Workers only = {};                 // the outer exchange's set, for inner exchanges
 };
 

@@ -49,6 +49,7 @@ struct Info {
   std::string_view paper;
   std::string_view reductions;  // those it asks for, in order
   std::span<const OptionInfo> options = {};
+  std::span<const std::string_view> counts = {};  // names of its tally, if people may read it
   // Options are in range one by one; what contradicts each other is refused here.
   Checked<std::unique_ptr<Codec>> (*make)(const OptionValues& options) = nullptr;
 };

@@ -31,6 +31,8 @@ std::uint64_t digest_of(const Chunk& chunk) {
   return digest;
 }
 
+bool is_loose(const Job& job) { return job.tensor == kExactTensor || job.tensor == kSparseTensor; }
+
 std::uint64_t count_infinite(std::span<const float> values) {
   constexpr std::uint32_t kExponent = 0x7f800000u;
   std::uint32_t count = 0;
@@ -42,8 +44,10 @@ std::uint64_t count_infinite(std::span<const float> values) {
 
 }  // namespace
 
-Cargo::Cargo(Memory& memory, const Codec& exact)
-    : memory_(memory), exact_(exact), tally_(memory.tally_count()) {}
+Cargo::Cargo(Memory& memory, const Codec& exact, const Codec* sparse)
+    : memory_(memory), exact_(exact), sparse_(sparse), tally_(memory.tally_count()) {
+  if (sparse != nullptr) sparse_tally_.resize(sparse->traits(memory.options().workers).tally_count);
+}
 
 Verdict Cargo::load(const ParcelOrder& order, std::span<const Job> jobs) {
   order_ = order;
@@ -57,8 +61,13 @@ Verdict Cargo::load(const ParcelOrder& order, std::span<const Job> jobs) {
 }
 
 Tensor Cargo::tensor_of(const Job& job) const {
-  if (job.tensor != kExactTensor) return memory_.tensors()[job.tensor];
-  return {.id = kExactTensor, .rows = 1, .cols = job.gradient.size()};
+  if (is_loose(job)) return {.id = job.tensor, .rows = 1, .cols = job.gradient.size()};
+  return memory_.tensors()[job.tensor];
+}
+
+const Codec& Cargo::codec_of(const Job& job) const {
+  if (job.tensor == kExactTensor) return exact_;
+  return job.tensor == kSparseTensor ? *sparse_ : memory_.codec();
 }
 
 Verdict Cargo::check() const {
@@ -70,9 +79,12 @@ Verdict Cargo::check() const {
                                order_.part, order_.parts));
   }
   for (const Job& job : jobs_) {
-    if (job.tensor != kExactTensor && job.tensor >= memory_.tensors().size()) {
-      return invalid(fmt::format("parcel: tensor {}; accepted: below {}, or exact", job.tensor,
-                                 memory_.tensors().size()));
+    if (job.tensor == kSparseTensor && sparse_ == nullptr) {
+      return invalid("parcel: a sparse job; accepted: with a codec for those");
+    }
+    if (!is_loose(job) && job.tensor >= memory_.tensors().size()) {
+      return invalid(fmt::format("parcel: tensor {}; accepted: below {}, or exact, or sparse",
+                                 job.tensor, memory_.tensors().size()));
     }
     if (job.gradient.size() != tensor_of(job).count() || job.mean.size() != job.gradient.size()) {
       return invalid(fmt::format("parcel: a job of {} coordinates for tensor {} of {}",
@@ -85,14 +97,13 @@ Verdict Cargo::check() const {
 // The chunks of all jobs, laid end to end, and of them those of this part.
 void Cargo::plan() {
   plan_.clear();
+  states_.assign(jobs_.size(), {});
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     const Tensor tensor = tensor_of(jobs_[i]);
-    const bool exact = jobs_[i].tensor == kExactTensor;
-    const Codec& codec = exact ? exact_ : memory_.codec();
-    const std::uint64_t whole =
-        exact ? fit_chunk(codec.plan(tensor, memory_.options().workers),
-                          memory_.options().chunk_count)
-              : memory_.chunk_count(tensor);
+    const Codec& codec = codec_of(jobs_[i]);
+    const Plan plan = codec.plan(tensor, memory_.options().workers);
+    const std::uint64_t whole = fit_chunk(plan, memory_.options().chunk_count);
+    if (is_loose(jobs_[i])) states_[i].resize(plan.state_size);
     for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
       plan_.push_back({&codec, i, at, std::min(whole, tensor.count() - at), false});
     }
@@ -145,6 +156,8 @@ Chunk Cargo::chunk(std::size_t index) {
   chunk.key = chunk_key(memory_.options().seed, order_.step, chunk.piece.tensor.id);
   chunk.gradient = gradient;
   chunk.mean = mean;
+  chunk.state = states_[planned.job];
+  if (planned.codec == sparse_) chunk.tally = sparse_tally_;
   return chunk;
 }
 

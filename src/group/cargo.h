@@ -14,7 +14,10 @@
 
 namespace sluice {
 
-inline constexpr std::uint32_t kExactTensor = 0xffffffffu;  // of a Job: travels as float32
+// Of a Job that belongs to no tensor and keeps no memory: travels as float32, or through a codec
+// for the rows of sparse gradients.
+inline constexpr std::uint32_t kExactTensor = 0xffffffffu;
+inline constexpr std::uint32_t kSparseTensor = 0xfffffffeu;
 
 // Which part of which bucket this is.
 struct ParcelOrder {
@@ -36,8 +39,9 @@ struct ParcelReport {
 
 class Cargo {
  public:
-  // `exact` is the codec of jobs with kExactTensor. Both outlive this.
-  Cargo(Memory& memory, const Codec& exact);
+  // `exact` is the codec of jobs with kExactTensor, `sparse` that of jobs with kSparseTensor, which
+  // are refused without. All outlive this.
+  Cargo(Memory& memory, const Codec& exact, const Codec* sparse);
 
   // Jobs' memory stays put until unload().
   Verdict load(const ParcelOrder& order, std::span<const Job> jobs);
@@ -71,15 +75,19 @@ class Cargo {
   [[nodiscard]] Verdict check() const;
   void plan();
   [[nodiscard]] Tensor tensor_of(const Job& job) const;
+  [[nodiscard]] const Codec& codec_of(const Job& job) const;
   void compare_probe();
 
   Memory& memory_;
   const Codec& exact_;
+  const Codec* sparse_;
   ParcelOrder order_;
   ParcelReport report_;
   std::vector<Job> jobs_;
+  std::vector<std::vector<std::byte>> states_;  // the codec's, of jobs that keep no memory
   std::vector<Planned> plan_;
   std::vector<std::uint64_t> tally_;
+  std::vector<std::uint64_t> sparse_tally_;  // which nobody reads
   std::vector<float> probe_input_;
   std::vector<float> probe_mean_;
 };

@@ -9,8 +9,9 @@
 
 namespace sluice {
 
-Convoy::Convoy(Memory& memory, const Codec& exact, Carrier& carrier, std::uint32_t window)
-    : cargo_(memory, exact), carrier_(carrier), members_(window) {
+Convoy::Convoy(Memory& memory, const Codec& exact, Carrier& carrier, std::uint32_t window,
+               const Codec* sparse)
+    : cargo_(memory, exact, sparse), carrier_(carrier), members_(window) {
   SLUICE_ASSERT(window >= 1);
 }
 

@@ -17,8 +17,10 @@ namespace sluice {
 
 class Convoy {
  public:
-  // The carrier is this convoy's alone and takes `window` exchanges at a time. All outlive it.
-  Convoy(Memory& memory, const Codec& exact, Carrier& carrier, std::uint32_t window);
+  // The carrier is this convoy's alone and takes `window` exchanges at a time; codecs as a
+  // parcel's. All outlive it.
+  Convoy(Memory& memory, const Codec& exact, Carrier& carrier, std::uint32_t window,
+         const Codec* sparse = nullptr);
 
   // Jobs' memory stays put meanwhile. After an error the convoy is dead: chunks that were done keep
   // their effect, the others have none. The message names who is missing.

@@ -67,6 +67,32 @@ std::vector<std::vector<std::vector<float>>> means_of(std::uint32_t window, std:
   return workers.means;
 }
 
+TEST(Convoy, SparseJobsTravelThroughTheirOwnCodec) {
+  Workers4 workers("f32", kShapes);
+  const NamedCodec sparse = std::move(*make_codec("bf16"));
+  const auto world = world_of(2);
+  std::vector<std::vector<float>> means(4, std::vector<float>(9000));
+  std::vector<float> sums(9000);
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const std::vector<float> given = values(rank, 5, 9000);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += given[i];
+    threads.emplace_back([&, rank, given] {
+      Convoy convoy(*workers.memories[rank], *workers.exact.codec, world->port(rank), 2,
+                    sparse.codec.get());
+      const std::vector<Job> jobs{{kSparseTensor, given, means[rank]}};
+      EXPECT_TRUE(convoy.run({.step = kStep}, jobs, seconds(60)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  float error_max = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    error_max = std::max(error_max, std::abs(means[3][i] - sums[i] / 4));
+  }
+  EXPECT_EQ(means[3], means[0]);
+  EXPECT_TRUE(error_max > 0 && error_max < 0.01f) << error_max;  // bf16's
+}
+
 TEST(Convoy, GivesTheBitsOfAGroup) {
   Workers4 workers("tide:bits=3", kShapes, {.feedback = FeedbackKind::ef});
   GroupOptions options{.workers = 4, .feedback = FeedbackKind::ef};

@@ -57,6 +57,8 @@ class Group {
   // What happened, for a person, after an error. May allocate.
   [[nodiscard]] std::string explain() const { return explanation_; }
   [[nodiscard]] const Stats& stats() const { return stats_; }
+  // What the codec counted in all steps, by the names of its row in the catalogue.
+  [[nodiscard]] std::span<const std::uint64_t> counts() const { return memory_->totals(); }
   [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
     return std::as_const(*memory_).residual(tensor);
   }

@@ -51,6 +51,7 @@ Memory::Memory(Token, const GroupOptions& options, std::string_view spec, const 
   const Traits traits = codec.traits(options.workers);
   model_.resize(traits.model_size);
   tally_.resize(traits.tally_count);
+  totals_.resize(traits.tally_count);
 }
 
 Verdict Memory::add(std::span<const Tensor> tensors) {
@@ -108,6 +109,7 @@ void Memory::count(std::span<const std::uint64_t> tally) {
 
 void Memory::end_step() {
   if (!tally_.empty() || !model_.empty()) codec_.end_step(tally_, model_);
+  for (std::size_t i = 0; i < tally_.size(); ++i) totals_[i] += tally_[i];
   std::fill(tally_.begin(), tally_.end(), std::uint64_t{0});
   std::fill(in_step_.begin(), in_step_.end(), std::uint8_t{0});
 }

@@ -51,6 +51,8 @@ class Memory {
 
   // Any thread: adds a chunk's counts to the step's.
   void count(std::span<const std::uint64_t> tally);
+  // The counts of all steps that have ended.
+  [[nodiscard]] std::span<const std::uint64_t> totals() const { return totals_; }
   // Nothing in flight: turns the counts into the model's state.
   void end_step();
   // Instead of end_step(): the step's result is thrown away by the user, so what residuals booked
@@ -82,6 +84,7 @@ class Memory {
   std::vector<std::vector<std::byte>> states_;
   std::vector<std::byte> model_;
   std::vector<std::uint64_t> tally_;
+  std::vector<std::uint64_t> totals_;
 };
 
 }  // namespace sluice

@@ -13,8 +13,8 @@ constexpr std::uint64_t kWholeMax = std::uint64_t{64} << 10;
 
 }  // namespace
 
-Parcel::Parcel(Memory& memory, const Codec& exact)
-    : cargo_(memory, exact),
+Parcel::Parcel(Memory& memory, const Codec& exact, const Codec* sparse)
+    : cargo_(memory, exact, sparse),
       fusion_(memory.options().rank, memory.options().workers, kWholeMax) {}
 
 void Parcel::reserve() {

@@ -26,8 +26,8 @@ namespace sluice {
 
 class Parcel {
  public:
-  // `exact` is the codec of jobs with kExactTensor. All outlive the parcel.
-  Parcel(Memory& memory, const Codec& exact);
+  // Codecs of jobs with kExactTensor and with kSparseTensor, if any. All outlive the parcel.
+  Parcel(Memory& memory, const Codec& exact, const Codec* sparse = nullptr);
 
   // Jobs' memory stays put until finished. Nothing may be in flight.
   Verdict begin(const ParcelOrder& order, std::span<const Job> jobs);

@@ -78,17 +78,17 @@ Status exchange(const Parcels& parcels, bool tamper = false) {
   return ok();
 }
 
-Parcels make_parcels(Workers4& job) {
+Parcels make_parcels(Workers4& job, const Codec* sparse = nullptr) {
   Parcels parcels;
   for (const auto& memory : job.memories) {
-    parcels.push_back(std::make_unique<Parcel>(*memory, *job.exact.codec));
+    parcels.push_back(std::make_unique<Parcel>(*memory, *job.exact.codec, sparse));
   }
   return parcels;
 }
 
-void run(Workers4& job, const Parcels& parcels, const ParcelOrder& order) {
+void run(std::span<const std::vector<Job>> jobs, const Parcels& parcels, const ParcelOrder& order) {
   for (std::size_t r = 0; r < parcels.size(); ++r) {
-    const Verdict begun = parcels[r]->begin(order, job.jobs(r));
+    const Verdict begun = parcels[r]->begin(order, jobs[r]);
     ASSERT_TRUE(begun) << begun.error().message;
   }
   while (!parcels[0]->finished()) {
@@ -96,6 +96,12 @@ void run(Workers4& job, const Parcels& parcels, const ParcelOrder& order) {
     for (const auto& parcel : parcels) ASSERT_TRUE(parcel->advance());
   }
   for (const auto& parcel : parcels) ASSERT_TRUE(parcel->finished());
+}
+
+void run(Workers4& job, const Parcels& parcels, const ParcelOrder& order) {
+  std::vector<std::vector<Job>> jobs;
+  for (std::size_t r = 0; r < parcels.size(); ++r) jobs.push_back(job.jobs(r));
+  run(jobs, parcels, order);
 }
 
 // What groups on the local carrier make of the same gradients.
@@ -173,6 +179,30 @@ TEST(Parcel, ExactJobsAreTheRankOrderedFloatMean) {
     float sum = job.loose[0][i];
     for (std::size_t r = 1; r < 4; ++r) sum += job.loose[r][i];
     ASSERT_EQ(job.loose_means[2][i], sum / 4.0f) << i;
+  }
+}
+
+// Of sizes that differ from step to step: what a tensor of that size would be.
+TEST(Parcel, SparseJobsTravelThroughTheirOwnCodecAndKeepNothing) {
+  for (const std::string_view spec : {"bf16", "tide:bits=4", "lossless"}) {
+    const NamedCodec sparse = std::move(*make_codec(spec));
+    Workers4 job("f32", kShapes);
+    const Parcels parcels = make_parcels(job, sparse.codec.get());
+    for (const std::uint64_t count : {5000u, 3u, 12345u, 0u, 5000u}) {
+      Workers4 alike(spec, {{kSparseTensor, 1, count}});
+      auto means = alike.gradients;
+      std::vector<std::vector<Job>> jobs;
+      for (std::size_t r = 0; r < 4; ++r) {
+        jobs.push_back(job.jobs(r));
+        jobs[r].push_back({kSparseTensor, alike.gradients[r][0], means[r][0]});
+      }
+      const std::uint32_t parts = count > 10'000 ? 3 : 1;
+      for (std::uint32_t part = 0; part < parts; ++part) {
+        run(jobs, parcels, {.step = kStep, .part = part, .parts = parts});
+      }
+      EXPECT_EQ(means[2][0], local_means(alike)[0]) << spec << " " << count;
+      EXPECT_EQ(job.means[1], local_means(job)) << spec << " " << count;
+    }
   }
 }
 
@@ -270,6 +300,8 @@ TEST(Parcel, BadJobsAndOrdersAreNamed) {
   EXPECT_NE(says({.part = 3, .parts = 3}, jobs).find("part 3 of 3"), std::string::npos);
   jobs[0].tensor = 9;
   EXPECT_NE(says({}, jobs).find("tensor 9"), std::string::npos);
+  jobs[0].tensor = kSparseTensor;
+  EXPECT_NE(says({}, jobs).find("a sparse job"), std::string::npos);
   jobs[0] = {0, std::span(job.gradients[0][0]).first(5), std::span(job.means[0][0]).first(5)};
   EXPECT_NE(says({}, jobs).find("5 coordinates"), std::string::npos);
 }

@@ -1,5 +1,6 @@
 """What reductions do to bytes: the comment at the top of src/round/reduction.h."""
 
+import block_lists
 from float32 import f32, from_bytes, to_bytes
 
 
@@ -88,6 +89,9 @@ def reduce(round_, n):
         for rank in members[1:]:
             total = f32(a + b for a, b in zip(total, from_bytes(round_.up[rank])))
         return to_bytes(total)
+    if what["op"] == "block_sum":
+        (members,) = {tuple(part["from"]) for part in round_.parts}
+        return block_lists.add([round_.up[rank] for rank in members], what)
     codes = [unpack(up, what["bits"], what["count"]) for up in round_.up]
     if what["op"] == "max":
         return b"".join(

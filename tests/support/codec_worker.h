@@ -24,6 +24,10 @@ struct Worker {
     chunk.gradient = gradient;
     chunk.mean = mean;
     chunk.residual = residual;
+    tally.resize(codec.traits(n).tally_count);
+    state.resize(codec.plan(chunk.piece.tensor, n).state_size);
+    chunk.tally = tally;
+    chunk.state = state;
     Arena measuring;
     EXPECT_EQ(codec.begin(chunk, measuring), nullptr);
     host = AlignedBuffer(measuring.host_used());
@@ -49,6 +53,8 @@ struct Worker {
   Floats gradient;
   Floats mean;
   Floats residual;
+  std::vector<std::uint64_t> tally;
+  std::vector<std::byte> state;
   Chunk chunk;
   AlignedBuffer host;
   AlignedBuffer place;

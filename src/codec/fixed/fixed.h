@@ -29,14 +29,4 @@ inline constexpr Info kInfo{
     .make = &make,
 };
 
-// The numbers of one block: |x| < 2^(exponent − 126) on every worker. Each is rounded once: the
-// operands of the division are exact in float64.
-struct Scale {
-  double up;    // (2^31 − 1 − n) / (n · 2^E): n codes of at most this sum without overflow
-  double down;  // 1 / up
-};
-Scale scale_of(std::uint8_t exponent, std::uint32_t workers);
-// The factor that turns a sum over m contributors into their mean.
-double mean_factor(std::uint8_t exponent, std::uint32_t workers, std::uint32_t contributors);
-
 }  // namespace sluice::fixed

@@ -1,0 +1,131 @@
+#include "codec/agreed_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/bytes.h"
+#include "codec/input.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint8_t kNotFinite = blockfloat::kNotFinite;
+constexpr std::uint8_t kLargest = kNotFinite - 1;  // a block with values of 2^127 and more
+
+using Memory = std::array<float, AgreedBlocks::kSizeMax>;
+
+// From 129 workers on, half a unit of quantisation can round the largest floats up to infinity.
+void keep_finite(std::span<float> mean) {
+  constexpr float kTop = std::numeric_limits<float>::max();
+  for (float& value : mean) value = std::clamp(value, -kTop, kTop);
+}
+
+}  // namespace
+
+BlockScale block_scale(std::uint8_t exponent, std::uint32_t workers) {
+  const double top = 2147483647.0 - workers;
+  const double bound = std::ldexp(static_cast<double>(workers), exponent - 126);
+  return {top / bound, bound / top};
+}
+
+double block_mean_factor(std::uint8_t exponent, std::uint32_t workers, std::uint32_t contributors) {
+  const double top = 2147483647.0 - workers;
+  return std::ldexp(static_cast<double>(workers), exponent - 126) / (top * contributors);
+}
+
+Traits AgreedBlocks::traits(std::uint32_t workers) {
+  // Half a unit of 2^E · n / (2^31 − 1 − n), where 2^E is at most twice the largest input; then
+  // the mean is rounded to float32. A block another worker dominates may round mine to zero.
+  const double unit = workers / (2147483647.0 - workers);
+  return {.homomorphic = true,
+          .quorum = true,
+          .contraction = Contraction::typical,
+          .error_max = unit + 0x1p-24};
+}
+
+AgreedBlocks::AgreedBlocks(const Chunk& chunk, Arena& arena, std::uint32_t block)
+    : chunk_(chunk),
+      block_(block),
+      count_(divide_up(chunk.piece.count, block)),
+      up_(arena.place<std::byte>(count_)),
+      down_(arena.place<std::byte>(count_)),
+      agreed_(arena.host<std::uint8_t>(count_)),
+      words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))) {}
+
+Round AgreedBlocks::ask(Exponents* exponents) {
+  Memory memory;
+  const std::uint32_t tile = kSizeMax / block_ * block_;
+  for (std::uint32_t first = 0; first < chunk_.piece.count; first += tile) {
+    const std::uint32_t count = std::min(tile, chunk_.piece.count - first);
+    exponents(input_tile(chunk_, first, count, memory), block_,
+              up_.subspan(first / block_, divide_up(count, block_)));
+  }
+  return {{.op = Op::max, .bits = 8, .count = count_}, up_, down_, chunk_.only};
+}
+
+Status AgreedBlocks::agree(const Answer& answer) {
+  if (!answer.parts.empty()) only_ = keep(answer.parts[0].from, words_);
+  counted_ = count_ == 0 || only_.has(chunk_.piece.rank);
+  for (std::uint32_t number = 0; number < count_; ++number) {
+    agreed_[number] = std::to_integer<std::uint8_t>(answer.down[number]);
+    if (counted_ && agreed_[number] < own_exponent(number)) {
+      return Error{Code::malformed, 0, "an agreed exponent below my own"};
+    }
+  }
+  return ok();
+}
+
+std::uint32_t AgreedBlocks::size(std::uint32_t number) const {
+  return std::min(block_, chunk_.piece.count - first(number));
+}
+
+std::uint8_t AgreedBlocks::own_exponent(std::uint32_t number) const {
+  return std::to_integer<std::uint8_t>(up_[number]);
+}
+
+bool AgreedBlocks::is_finite(std::uint32_t number) const { return agreed_[number] != kNotFinite; }
+
+void AgreedBlocks::encode(std::uint32_t number, std::span<std::byte> to) const {
+  const auto target = to.first(std::size_t{4} * size(number));
+  if (!counted_) {
+    std::fill(target.begin(), target.end(), std::byte{0});
+    return;
+  }
+  Memory memory;
+  const auto input = input_tile(chunk_, first(number), size(number), memory);
+  if (is_finite(number)) {
+    blockfloat::quantise(input, block_scale(agreed_[number], chunk_.piece.workers).up, target);
+  } else {
+    floats::encode(floats::Format::f32, input, 1.0f, target);
+  }
+}
+
+void AgreedBlocks::keep_rest(std::uint32_t number, std::span<const std::byte> sent) const {
+  if (chunk_.residual.empty()) return;
+  if (!counted_) return keep_everything(chunk_, first(number), size(number));
+  Memory memory;
+  const auto input = input_tile(chunk_, first(number), size(number), memory);
+  const auto rest = chunk_.residual.subspan(first(number), size(number));
+  if (is_finite(number)) {
+    blockfloat::residual(input, sent, block_scale(agreed_[number], chunk_.piece.workers).down,
+                         rest);
+  } else {
+    floats::residual(floats::Format::f32, input, sent, 1.0f, rest);
+  }
+}
+
+void AgreedBlocks::decode(std::uint32_t number, std::span<const std::byte> sums) const {
+  const auto mean = chunk_.mean.subspan(first(number), size(number));
+  const std::uint32_t contributors = only_.count();
+  if (!is_finite(number)) {
+    floats::decode_mean(floats::Format::f32, sums, 1.0f, static_cast<float>(contributors), mean);
+    return;
+  }
+  blockfloat::dequantise(
+      sums, block_mean_factor(agreed_[number], chunk_.piece.workers, contributors), mean);
+  if (agreed_[number] == kLargest) keep_finite(mean);
+}
+
+}  // namespace sluice

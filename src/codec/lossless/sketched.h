@@ -1,0 +1,68 @@
+// The values of the agreed coordinates as a sketch, which can be made before the coordinates are
+// agreed on: so index and values travel in one step.
+//
+// The integers are those that Values has encoded, all of one format; the sums go back to it. Keys
+// that the sketch does not give back, the same on all workers, travel once more, packed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "codec/arena.h"
+#include "codec/chunk.h"
+#include "kernels/bitmaps/bitmaps.h"
+#include "kernels/peeling/peeling.h"
+#include "kernels/sketch/sketch.h"
+#include "round/round.h"
+
+namespace sluice::lossless {
+
+// Units that have marks.
+std::uint32_t units_of(bitmaps::Words marks);
+
+class Sketched {
+ public:
+  // Memory for so many keys, in a sketch of `room` times what the sizing rule asks for.
+  Sketched(std::uint32_t keys_max, double room, std::uint64_t key, Arena& arena);
+
+  // Rows for keys in so many units; agreed.
+  [[nodiscard]] std::uint32_t rows_for(std::uint32_t keys, std::uint32_t units) const;
+  [[nodiscard]] std::uint32_t keys_max() const { return keys_max_; }
+
+  // The sketch of these integers, `bits` each, of the marked coordinates: at most keys_max.
+  Round ask(bitmaps::Words marks, std::span<const std::byte> integers, unsigned bits,
+            std::uint32_t rows, Workers only);
+  // Of the agreed coordinates, a superset of those asked with; the integers are this worker's at
+  // them. Returns how many keys are stuck; their round is ask_stuck().
+  Result<std::uint32_t> take(bitmaps::Words marks, std::span<const std::byte> integers);
+  Round ask_stuck(Workers only);
+  Status take_stuck();
+  // All sums, as integers of `bits` bits.
+  void write(std::span<std::byte> sums) const;
+
+ private:
+  std::uint32_t locate(bitmaps::Words marks);
+  [[nodiscard]] std::span<std::uint64_t> buckets() const {
+    return buckets_.first(layout_.bucket_count());
+  }
+
+  std::uint32_t keys_max_;
+  double room_;
+  sketch::Layout layout_;
+  unsigned bits_ = 8;
+  std::uint32_t keys_ = 0;
+  std::uint32_t stuck_count_ = 0;
+  std::span<std::uint32_t> coordinates_;
+  std::span<peeling::Buckets> places_;
+  std::span<std::uint64_t> values_;
+  std::span<peeling::Peeled> order_;
+  std::span<std::uint32_t> stuck_;
+  std::span<std::uint64_t> buckets_;
+  std::span<peeling::Cell> cells_;
+  std::span<std::uint32_t> queue_;
+  std::span<std::byte> up_;
+  std::span<std::byte> down_;
+};
+
+}  // namespace sluice::lossless
