@@ -16,7 +16,6 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "carrier/local/local.h"
-#include "generate.h"
 #include "group/crew.h"
 #include "terminal.h"
 
@@ -70,12 +69,15 @@ class Bench {
       if (options_.check) reference_[rank].resize(most);
       if (!is_here && !options_.check) continue;
       gradients_[rank].resize(most);
-      generate_gradient("normal", options_.seed, rank, gradients_[rank]);
+      make_gradient(
+          options_.data,
+          {.rank = rank, .workers = options_.workers, .seed = options_.seed, .period = most},
+          gradients_[rank]);
     }
   }
 
   Checked<AllreduceRow> codec_row(const NamedCodec& codec, std::uint64_t count) {
-    const Tensor tensor{.id = 0, .rows = 1, .cols = count};
+    const Tensor tensor = tensor_of(options_.data, count);
     SLUICE_TRY_ASSIGN(const FleetOptions options, fleet_options(*process_.carrier));
     SLUICE_TRY_ASSIGN(const auto fleet, Fleet::make(options, codec, std::span(&tensor, 1)));
     Findings findings;
@@ -339,8 +341,9 @@ Verdict check_options(const AllreduceOptions& options) {
 // Everything that decides which operations a process takes part in.
 std::uint64_t digest_of(const AllreduceOptions& options, std::span<const NamedCodec> codecs) {
   std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {} {}", options.bytes_min, options.bytes_max,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", options.bytes_min, options.bytes_max,
                   options.factor, options.iterations, options.warmup, options.check, options.seed,
+                  static_cast<int>(options.data.kind), to_text(options.data.sparsity),
                   options.feedback, options.chunk, options.window);
   for (const NamedCodec& codec : codecs) text += " " + codec.spec;
   std::uint64_t digest = 0;
@@ -412,7 +415,7 @@ Verdict check_allreduce(const Process& process, const AllreduceOptions& options,
   for (const NamedCodec& codec : codecs) {
     SLUICE_TRY(check_feedback(feedback, codec.codec->traits(options.workers), codec.spec));
     for (const std::uint64_t count : counts_of(options)) {
-      const Tensor tensor{.id = 0, .rows = 1, .cols = count};
+      const Tensor tensor = tensor_of(options.data, count);
       SLUICE_TRY(codec.codec->accepts({&tensor, 1}, options.workers));
     }
   }

@@ -2,8 +2,8 @@
 // nccl-tests, so that its readers and scripts can read ours. The carrier's own float32 all-reduce,
 // where it has one, is measured beside the codecs.
 //
-// An operation is a training step of one tensor. Inputs are those of `sluice generate --kind
-// normal`, so every process can make any worker's.
+// An operation is a training step of one tensor. Inputs are made by seed, so every process can make
+// any worker's.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bench_data.h"
 #include "catalog/codecs.h"
 #include "process.h"
 
@@ -28,6 +29,7 @@ struct AllreduceOptions {
   bool check = true;
   std::uint32_t workers = 4;
   std::uint64_t seed = 0;
+  BenchData data = {.kind = BenchData::Kind::normal};
   std::string feedback = "none";
   std::uint32_t chunk = 1u << 16;  // coordinates, fitted to the codec's plan
   std::uint32_t window = 4;

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <thread>
 
 #include "base/aligned_buffer.h"
@@ -16,6 +17,7 @@
 #include "base/float_environment.h"
 #include "base/limits.h"
 #include "base/random.h"
+#include "bench_data.h"
 #include "codec/codec.h"
 #include "feedback/feedback.h"
 #include "group/flight.h"
@@ -45,56 +47,52 @@ struct Times {
   double decode = 0;
 };
 
-constexpr std::array<std::string_view, 3> kData{"uniform", "normal", "layers"};
-
 // Workers other than the first read their gradients from memory of this many coordinates (and a
 // chunk) again and again. In training they are other machines: what they read must not push the
 // first worker's memory out of its caches, and 64 of them must fit into this one.
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 18;
 static_assert(kWindow % kLayer == 0, "a coordinate has the same scale on all workers");
 
-AlignedVector<float> make_gradient(std::string_view data, std::uint64_t count, std::uint32_t rank,
-                                   std::uint64_t seed) {
-  const RandomStream own(chunk_key(seed, 0, 0), Purpose::data, rank);
-  const RandomStream common(chunk_key(seed, 0, 0), Purpose::data, kShared);
-  const RandomStream layers(chunk_key(seed, 0, 1), Purpose::data, kShared);
-  std::vector<float> scales(kWindow / kLayer, 1.0f);
-  for (std::size_t i = 0; i < scales.size() && data == "layers"; ++i) {
-    scales[i] = std::exp2(2 * normal(layers, i));  // log-normal
-  }
-  AlignedVector<float> gradient(count);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (data == "uniform") {
-      gradient[i] = 2 * own.uniform(i) - 1;
-      continue;
-    }
-    const float value =
-        std::sqrt(kSignal) * normal(common, i % kWindow) + std::sqrt(1 - kSignal) * normal(own, i);
-    gradient[i] = value * scales[i % kWindow / kLayer];
-  }
-  return gradient;
-}
-
 // The gradients and the mean of one thread's share of the coordinates.
 struct Buffers {
-  Buffers(const BenchOptions& options, std::uint64_t count, std::uint32_t chunk_max,
-          std::uint64_t seed)
-      : mean(count) {
+  Buffers(const BenchOptions& options, const BenchData& data, const Tensor& tensor,
+          std::uint32_t chunk_max, std::uint64_t seed)
+      : mean(tensor.count()) {
+    const std::uint64_t count = tensor.count();
     const std::uint64_t window = std::min(count, kWindow + chunk_max);
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
-      gradients.push_back(make_gradient(options.data, rank == 0 ? count : window, rank, seed));
+      gradients.emplace_back(rank == 0 ? count : window);
+      make_gradient(data, {rank, options.workers, seed, 0, std::min(count, kWindow)},
+                    gradients.back());
     }
   }
   std::vector<AlignedVector<float>> gradients;
   AlignedVector<float> mean;
 };
 
-// A thread's share is a tensor of its own.
-Tensor tensor_of(std::uint64_t count) { return {.id = 0, .rows = 1, .cols = count}; }
-
 std::uint32_t chunk_of(const Codec& codec, const BenchOptions& options, const Tensor& tensor) {
   return fit_chunk(codec.plan(tensor, options.workers), options.chunk);
 }
+
+// Touches everything as fast as caches and memory give it: sums that do not wait for each other,
+// which the compiler makes vectors of.
+std::uint32_t read_all(std::span<const float> values) {
+  std::array<std::uint32_t, 16> sums{};
+  while (values.size() >= sums.size()) {
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i] += std::bit_cast<std::uint32_t>(values[i]);
+    values = values.subspan(sums.size());
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sums[i] += std::bit_cast<std::uint32_t>(values[i]);
+  return std::accumulate(sums.begin(), sums.end(), 0u);
+}
+
+// What the texts among the options say.
+struct Asked {
+  FeedbackKind feedback = FeedbackKind::none;
+  BenchData data = {};
+};
 
 // Where a rank's memory for the chunk at this offset starts.
 std::uint64_t place_of(std::uint32_t rank, std::uint64_t offset) {
@@ -117,12 +115,13 @@ struct Worker {
 // Drives the exchanges of all workers chunk by chunk; what worker 0 does is timed.
 class Bench {
  public:
-  Bench(const Codec& codec, Buffers& buffers, const BenchOptions& options, FeedbackKind feedback)
+  Bench(const Codec& codec, Buffers& buffers, const BenchOptions& options, const Tensor& tensor,
+        FeedbackKind feedback)
       : codec_(codec),
         buffers_(buffers),
         workers_(options.workers),
         all_(WorkerSet::all(workers_)),
-        tensor_(tensor_of(buffers.mean.size())),
+        tensor_(tensor),
         chunk_count_(chunk_of(codec, options, tensor_)) {
     const Plan plan = codec.plan(tensor_, workers_);
     const Traits traits = codec.traits(workers_);
@@ -251,20 +250,22 @@ class Bench {
   Times times_;
 };
 
-// One thread's share of the work.
+// One thread's share of the work: a tensor of its own.
 struct Share {
-  Share(std::span<const NamedCodec> codecs, const BenchOptions& options, FeedbackKind feedback,
-        std::uint64_t count, std::uint64_t seed)
-      : buffers(options, count, chunk_max(codecs, options, count), seed), copy(count) {
+  Share(std::span<const NamedCodec> codecs, const BenchOptions& options, const Asked& asked,
+        const Tensor& tensor, std::uint64_t seed)
+      : buffers(options, asked.data, tensor, chunk_max(codecs, options, tensor), seed),
+        copy(tensor.count()) {
     for (const NamedCodec& codec : codecs) {
-      benches.push_back(std::make_unique<Bench>(*codec.codec, buffers, options, feedback));
+      benches.push_back(
+          std::make_unique<Bench>(*codec.codec, buffers, options, tensor, asked.feedback));
     }
   }
   static std::uint32_t chunk_max(std::span<const NamedCodec> codecs, const BenchOptions& options,
-                                 std::uint64_t count) {
+                                 const Tensor& tensor) {
     std::uint32_t most = 0;
     for (const NamedCodec& codec : codecs) {
-      most = std::max(most, chunk_of(*codec.codec, options, tensor_of(count)));
+      most = std::max(most, chunk_of(*codec.codec, options, tensor));
     }
     return most;
   }
@@ -275,12 +276,18 @@ struct Share {
     asm volatile("" : : "r"(copy.data()) : "memory");
     return seconds_since(start);
   }
+  double read_seconds() {
+    const auto start = Clock::now();
+    const std::uint32_t read = read_all(buffers.gradients[0]);
+    asm volatile("" : : "r"(read) : "memory");
+    return seconds_since(start);
+  }
 
   Buffers buffers;
   AlignedVector<float> copy;
   std::vector<std::unique_ptr<Bench>> benches;
   Times times;
-  double memcpy_seconds = 0;
+  double seconds = 0;  // of the copy or of the reading
   Verdict verdict = Nothing{};
 };
 
@@ -343,10 +350,6 @@ Verdict check(const BenchOptions& options) {
   if (options.chunk < 1 || options.chunk > kLanesMax) {
     return refuse("--chunk", options.chunk, "1 to 268435456");
   }
-  if (std::find(kData.begin(), kData.end(), options.data) == kData.end()) {
-    return Problem{Code::invalid_argument,
-                   fmt::format("--data '{}'; accepted: {}", options.data, fmt::join(kData, ", "))};
-  }
   return Nothing{};
 }
 
@@ -355,17 +358,24 @@ std::uint64_t share_of(const BenchOptions& options, std::uint32_t thread) {
 }
 
 // What a group would refuse is refused here.
-Checked<FeedbackKind> check_codecs(std::span<const NamedCodec> codecs,
-                                   const BenchOptions& options) {
-  SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options.feedback));
+Checked<Asked> check_codecs(std::span<const NamedCodec> codecs, const BenchOptions& options) {
+  Asked asked;
+  SLUICE_TRY_ASSIGN(asked.data, parse_data("--data", options.data));
+  SLUICE_TRY_ASSIGN(asked.feedback, parse_feedback(options.feedback));
   for (const NamedCodec& codec : codecs) {
-    SLUICE_TRY(check_feedback(feedback, codec.codec->traits(options.workers), codec.spec));
+    SLUICE_TRY(check_feedback(asked.feedback, codec.codec->traits(options.workers), codec.spec));
     for (const std::uint32_t thread : {0u, options.threads - 1}) {
-      const Tensor tensor = tensor_of(share_of(options, thread));
+      const Tensor tensor = tensor_of(asked.data, share_of(options, thread));
       SLUICE_TRY(codec.codec->accepts({&tensor, 1}, options.workers));
     }
   }
-  return feedback;
+  return asked;
+}
+
+// Of a memcpy or of a reading.
+double time_all(std::vector<std::unique_ptr<Share>>& shares, double (Share::*seconds)()) {
+  on_all(shares, [&](Share& share) { share.seconds = (share.*seconds)(); });
+  return slowest(shares, [](const Share& share) { return share.seconds; });
 }
 
 }  // namespace
@@ -375,28 +385,31 @@ Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
   SLUICE_TRY(check(options));
   SLUICE_TRY_ASSIGN(const Level level, parse_level(options.kernel));
   const ScopedLevel scoped(level);
-  SLUICE_TRY_ASSIGN(const FeedbackKind feedback, check_codecs(codecs, options));
+  SLUICE_TRY_ASSIGN(const Asked asked, check_codecs(codecs, options));
   std::vector<std::unique_ptr<Share>> shares;
   for (std::uint32_t i = 0; i < options.threads; ++i) {
-    shares.push_back(std::make_unique<Share>(codecs, options, feedback, share_of(options, i), i));
+    const Tensor tensor = tensor_of(asked.data, share_of(options, i));
+    shares.push_back(std::make_unique<Share>(codecs, options, asked, tensor, options.seed + i));
   }
   // Step 0 is not counted: it faults in all memory and gives codecs their first state.
   for (std::size_t i = 0; i < codecs.size(); ++i) SLUICE_TRY(measure(shares, i, 0, nullptr));
   std::vector<Samples> samples(codecs.size());
   std::vector<double> copies;
+  std::vector<double> reads;
   Progress progress("measuring: repetition");
   for (std::uint32_t repetition = 0; repetition < options.repetitions; ++repetition) {
     progress.update(repetition, options.repetitions);
     for (std::size_t i = 0; i < codecs.size(); ++i) {
-      on_all(shares, [](Share& share) { share.memcpy_seconds = share.copy_seconds(); });
-      copies.push_back(slowest(shares, [](const Share& s) { return s.memcpy_seconds; }));
+      copies.push_back(time_all(shares, &Share::copy_seconds));
+      reads.push_back(time_all(shares, &Share::read_seconds));
       SLUICE_TRY(measure(shares, i, std::uint64_t{1} + repetition, &samples[i]));
     }
   }
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < codecs.size(); ++i) {
-    rows.push_back({codecs[i].spec, options, median(copies), median(samples[i].encode),
-                    median(samples[i].combine), median(samples[i].decode)});
+    rows.push_back({codecs[i].spec, options, median(copies), median(reads),
+                    median(samples[i].encode), median(samples[i].combine),
+                    median(samples[i].decode)});
     rows.back().options.kernel = name_of(level);
     rows.back().options.chunk = shares[0]->benches[i]->chunk_count();
   }
@@ -422,7 +435,9 @@ Json to_json(const BenchRow& row) {
   json["chunk"] = row.options.chunk;
   json["feedback"] = row.options.feedback;
   json["data"] = row.options.data;
+  json["seed"] = row.options.seed;
   json["memcpy_gbps"] = gigabytes_per_second(row, row.memcpy_seconds);
+  json["read_gbps"] = gigabytes_per_second(row, row.read_seconds);
   json["encode_gbps"] = gigabytes_per_second(row, row.encode_seconds);
   json["combine_gbps"] = gigabytes_per_second(row, row.combine_seconds);
   json["decode_gbps"] = gigabytes_per_second(row, row.decode_seconds);

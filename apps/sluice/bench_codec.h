@@ -24,7 +24,8 @@ struct BenchOptions {
   std::uint32_t chunk = 1u << 16;  // coordinates; in a row: as fitted to the codec's plan
   std::string kernel = "best";
   std::string feedback = "none";
-  std::string data = "uniform";
+  std::string data = "uniform";  // as parse_data() takes it
+  std::uint64_t seed = 0;        // of the gradients
 };
 
 // Seconds per pass over all coordinates; medians over the repetitions.
@@ -32,12 +33,14 @@ struct BenchRow {
   std::string codec;
   BenchOptions options;
   double memcpy_seconds = 0;
+  double read_seconds = 0;  // of reading the gradient and nothing else
   double encode_seconds = 0;
   double combine_seconds = 0;  // of one worker's contribution
   double decode_seconds = 0;
 };
 
-// Repetitions of all codecs and of memcpy take turns, so that a noisy second hits all alike.
+// Repetitions of all codecs, of memcpy and of reading take turns, so that a noisy second hits all
+// alike.
 Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
                                             const BenchOptions& options);
 

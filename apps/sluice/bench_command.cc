@@ -7,8 +7,10 @@
 #include "allreduce_table.h"
 #include "bench_allreduce.h"
 #include "bench_codec.h"
+#include "bench_lossless.h"
 #include "commands.h"
 #include "json_file.h"
+#include "lossless_table.h"
 #include "process.h"
 #include "terminal.h"
 
@@ -42,6 +44,7 @@ struct AllreduceRequest {
   std::uint64_t check = 1;
   std::string type = "float";
   std::string redop = "avg";
+  std::string data = "normal";
   std::optional<std::uint32_t> workers;
   AllreduceOptions options;
 };
@@ -55,6 +58,7 @@ Checked<AllreduceOptions> options_of(const Process& process, const AllreduceRequ
   if (!request.bytes_max.empty()) {
     SLUICE_TRY_ASSIGN(options.bytes_max, parse_bytes("-e", request.bytes_max));
   }
+  SLUICE_TRY_ASSIGN(options.data, parse_data("--data", request.data));
   if (request.check > 1) return invalid(fmt::format("-c {}; accepted: 0, 1", request.check));
   options.check = request.check == 1;
   if (request.type != "float") {
@@ -117,6 +121,48 @@ Verdict run(const AllreduceRequest& request) {
   return process.signed_by(run_here(process, request));
 }
 
+struct LosslessRequest {
+  std::vector<std::string> specs;
+  std::string json;
+  std::string svg;
+  std::vector<std::string> densities;
+  std::vector<std::string> overlaps;
+  std::vector<std::uint32_t> workers;
+  std::string pattern = "random";
+  LosslessOptions options;
+};
+
+Checked<LosslessOptions> options_of(const LosslessRequest& request) {
+  LosslessOptions options = request.options;
+  if (!request.densities.empty()) options.densities.clear();
+  for (const std::string& text : request.densities) {
+    SLUICE_TRY_ASSIGN(const double density, parse_density("--density", text));
+    options.densities.push_back(density);
+  }
+  if (!request.overlaps.empty()) options.overlaps.clear();
+  for (const std::string& text : request.overlaps) {
+    SLUICE_TRY_ASSIGN(const Overlap overlap, parse_overlap("--overlap", text));
+    options.overlaps.push_back(overlap);
+  }
+  if (!request.workers.empty()) options.workers = request.workers;
+  SLUICE_TRY_ASSIGN(options.pattern, parse_pattern("--pattern", request.pattern));
+  return options;
+}
+
+Verdict run(const LosslessRequest& request) {
+  SLUICE_TRY_ASSIGN(const LosslessOptions options, options_of(request));
+  SLUICE_TRY_ASSIGN(auto codecs,
+                    make_codecs(request.specs.empty() ? lossless_specs() : request.specs));
+  SLUICE_TRY_ASSIGN(const auto rows, bench_lossless(std::move(codecs), options));
+  std::vector<Json> json;
+  json.reserve(rows.size());
+  for (const LosslessRow& row : rows) json.push_back(to_json(row));
+  if (request.json != "-") print(to_text(rows));
+  SLUICE_TRY(write_json(request.json, as_rows(json)));
+  SLUICE_TRY(write_text(request.svg, to_svg(plot_of(rows))));
+  return check_exact(rows);
+}
+
 void add_codec(Command& bench) {
   Command command = bench.add_command(
       "codec", "Encode, combine and decode in GB/s of float32 gradient, and ÷ memcpy");
@@ -132,7 +178,8 @@ void add_codec(Command& bench) {
   command.text("--feedback", request->options.feedback,
                "none, or ef: a residual is carried, encode and decode include it [none]");
   command.text("--data", request->options.data,
-               "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale [uniform]");
+               "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale; "
+               "sparse:DENSITY[,OVERLAP[,PATTERN]] as in bench lossless [uniform]");
   command.text("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Without options: the canonical workload. Repetitions of all codecs and of memcpy take\n"
@@ -166,6 +213,9 @@ void add_allreduce(Command& bench) {
   command.text("-d,--datatype", request->type, "float [float]");
   command.text("-o,--op", request->redop, "avg [avg]");
   command.number("--seed", options.seed, "Of gradients and codecs [0]");
+  command.text("--data", request->data,
+               "uniform, normal, layers or sparse:DENSITY[,OVERLAP[,PATTERN]], as in bench codec "
+               "[normal]");
   command.text("--feedback", options.feedback, "none or ef [none]");
   command.number("--chunk", options.chunk,
                  "Coordinates per chunk, fitted to the codec's plan [65536]");
@@ -184,6 +234,46 @@ void add_allreduce(Command& bench) {
   command.action([request] { return run(*request); });
 }
 
+void add_lossless(Command& bench) {
+  Command command = bench.add_command(
+      "lossless", "Sparse gradients: bytes against dense float32 and its bounds, results, times");
+  const auto request = std::make_shared<LosslessRequest>();
+  LosslessOptions& options = request->options;
+  command
+      .text("--codec", request->specs,
+            "Codec SPEC, or 'all'; may repeat [lossless, lossless:sum=float, "
+            "lossless:index=bitmap, lhc]")
+      .one_value_each();
+  command.text("--density", request->densities,
+               "Share of the coordinates that any worker has, such as 5% or 0.05 [0.1% 1% 5% 10% "
+               "20% 50%]");
+  command.text("--overlap", request->overlaps,
+               "What the workers' supports have in common: identical, independent, disjoint [all]");
+  command.number("--workers", request->workers, "1 to 64 [2 8]");
+  command.number("--count", options.count, "Coordinates [1048576]");
+  command.text("--pattern", request->pattern,
+               "What is zero or not as a whole: random: each coordinate; blocks of 256; columns "
+               "of a layer of 1024; rows of an embedding of 64 [random]");
+  command.number("--repetitions", options.repetitions, "Of which the median [9]");
+  command.number("--seed", options.seed, "Of gradients and codecs [0]");
+  command.number("--chunk", options.chunk,
+                 "Coordinates per chunk, fitted to the codec's plan [65536]");
+  command.text("--json", request->json, "Write the figures here (- for stdout)");
+  command.text("--svg", request->svg, "Draw reduction over density here");
+  command.footer(
+      "Examples:\n"
+      "  sluice bench lossless --svg lossless.svg\n"
+      "  sluice bench lossless --density 5% --overlap identical --workers 8 --count 16777216 \\\n"
+      "    --codec lossless:mode=packed\n"
+      "Every density with every overlap and number of workers. Bytes and results are those of "
+      "real\n"
+      "reductions on carrier local, of a second step; times are those of worker 0 alone, measured\n"
+      "as bench codec does, with codec f32 and with reading the gradient in the same run. A\n"
+      "gradient of rows or columns is a matrix where its width divides --count. A result of codec\n"
+      "lossless that is not exact makes the exit status 1.");
+  command.action([request] { return run(*request); });
+}
+
 }  // namespace
 
 void add_bench_command(Command& program) {
@@ -191,6 +281,7 @@ void add_bench_command(Command& program) {
   bench.require_command();
   add_codec(bench);
   add_allreduce(bench);
+  add_lossless(bench);
 }
 
 }  // namespace sluice::cli

@@ -13,13 +13,8 @@
 
 namespace sluice::cli {
 
-Verdict write_json(const std::string& path, const Json& json) {
+Verdict write_text(const std::string& path, std::string_view text) {
   if (path.empty()) return Nothing{};
-  const std::string text = json.dump(2) + "\n";
-  if (path == "-") {
-    print(text);
-    return Nothing{};
-  }
   const std::string beside = fmt::format("{}.{}.tmp", path, getpid());
   std::ofstream file(beside, std::ios::binary | std::ios::trunc);
   file << text;
@@ -28,6 +23,13 @@ Verdict write_json(const std::string& path, const Json& json) {
   const int error = errno;
   std::remove(beside.c_str());
   return Problem{Code::io, fmt::format("{}: cannot be written: {}", path, std::strerror(error))};
+}
+
+Verdict write_json(const std::string& path, const Json& json) {
+  const std::string text = json.dump(2) + "\n";
+  if (path != "-") return write_text(path, text);
+  print(text);
+  return Nothing{};
 }
 
 Json as_rows(const std::vector<Json>& rows) {

@@ -1,9 +1,10 @@
-// JSON results on disk.
+// Results on disk.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -11,7 +12,9 @@ namespace sluice::cli {
 
 using Json = nlohmann::ordered_json;
 
-// Writes whole or not at all; "-" is standard output, an empty path nothing.
+// Writes whole or not at all; an empty path nothing.
+Verdict write_text(const std::string& path, std::string_view text);
+// The same; "-" is standard output.
 Verdict write_json(const std::string& path, const Json& json);
 
 // One row as itself, several as {"rows": […]}.

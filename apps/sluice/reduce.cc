@@ -72,7 +72,7 @@ Tensor tensor_of(const Array& array) {
 // A codec with a model-wide budget learns it between steps; on a first step the budget is over the
 // chunk, so the file is one chunk as far as the codec's plan allows.
 std::uint32_t chunk_wanted(const Traits& traits) {
-  return traits.tally_count != 0 ? kLanesMax : GroupOptions{}.chunk_count;
+  return traits.model_size != 0 ? kLanesMax : GroupOptions{}.chunk_count;
 }
 
 // The workers of one run that are here, and what they got.
@@ -101,6 +101,9 @@ class Run {
   [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(workers_.size()); }
   [[nodiscard]] std::span<const float> mean() const { return means_[fleet_->here().front()]; }
   [[nodiscard]] double combine_seconds() const { return fleet_->world().combine_seconds(); }
+  [[nodiscard]] std::span<const std::uint64_t> counts() const {
+    return fleet_->groups().front()->counts();
+  }
   [[nodiscard]] Stats stats() const {
     const auto groups = fleet_->groups();
     Stats stats = groups.front()->stats();
@@ -235,6 +238,7 @@ Checked<Reduced> reduce(const Process& process, const NamedCodec& codec,
   reduced.mean.assign(reduced.average.begin(), reduced.average.end());
   if (options.steps == 1) reduced.mean.assign(run->mean().begin(), run->mean().end());
   reduced.stats = run->stats();
+  reduced.counts = named_counts(*codec.info, run->counts());
   reduced.reduce_seconds = run->combine_seconds();
   reduced.contributors = run->count() - static_cast<std::uint32_t>(options.drop.size());
   if (reduced.stats.rounds != 0) reduced.contributors = reduced.stats.contributors_min;
@@ -266,6 +270,8 @@ Json to_json(const Reduced& reduced) {
   json["seed"] = reduced.options.seed;
   json["step"] = reduced.options.step;
   json["steps"] = reduced.options.steps;
+  for (const auto& [name, count] : reduced.counts) json[std::string(name)] = count;
+  if (const std::string mode = mode_of(reduced.counts); !mode.empty()) json["mode"] = mode;
   return json;
 }
 

@@ -10,6 +10,7 @@
 #include "accuracy.h"
 #include "base/result.h"
 #include "catalog/codecs.h"
+#include "codec_counts.h"
 #include "group/stats.h"
 #include "json_file.h"
 #include "npy.h"
@@ -38,6 +39,7 @@ struct Reduced {
   std::vector<double> average;  // the same before rounding, which errors are measured on
   // Of the first worker here, all steps; seconds are the mean over the workers here.
   Stats stats;
+  CodecCounts counts;
   double reduce_seconds = 0;
   Accuracy accuracy;  // where the process speaks
 };

@@ -12,7 +12,7 @@ ACCEPTED = (f"{', '.join(NAMED)}, or a codec SPEC as `sluice codecs` lists them,
 DEFAULT = "ddp-fp32", "ddp-bf16", "powersgd", "thc", "tide:bits=4", "tide:bits=4@stream"
 QUICK = "ddp-fp32", "ddp-bf16", "tide:bits=4"
 SWEEP = *QUICK, "tide:bits=4@stream"
-FULL = *DEFAULT, "tide:bits=2+ef"
+FULL = *DEFAULT, "tide:bits=2+ef", "lossless"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -172,7 +172,7 @@ DIFFERENT = {
     "codec": ("tide:bits=4", "tide:bits=3", "'tide'", "'tide:bits=3'"),
     "feedback": ("none", "ef"), "exclude": ([], ["wide"]), "min_size": (0, 1),
     "start_step": (0, 7), "seed": (1, 2), "parcel": (4096, 8192), "timeout": (SOON, SOON + 1),
-    "check_every": (50, 51), "probe_every": (50, 0),
+    "check_every": (50, 51), "probe_every": (50, 0), "sparse_codec": ("lossless", "f32"),
 }
 
 

@@ -9,6 +9,7 @@ import signal
 import threading
 
 import ddp_kit as kit
+import torch
 import torch.distributed as dist
 
 import sluice.torch
@@ -167,6 +168,24 @@ def killed_in_a_ring(rank, size):
 
     lane._collective = watched
     return survive(ddp, rank)
+
+
+def killed_while_rows_are_told(rank, size):
+    """Of a sparse gradient, in the middle of agreeing on its rows."""
+    torch.manual_seed(0)
+    ddp, handle = kit.attached(torch.nn.Embedding(50, 8, sparse=True), **OPTIONS)
+    for lane in handle.state._lanes:
+        def watched(part, where, share=lane.share):
+            if rank == VICTIM and handle.state.step == STEP:
+                die()
+            return share(part, where)
+        lane.share = watched
+    try:
+        for _ in range(STEP + 1):
+            ddp(torch.arange(rank, 9)).sum().backward()
+    except Exception as error:
+        return said(error)
+    return ["nothing", "was raised"]
 
 
 def never_attaches(rank, size):

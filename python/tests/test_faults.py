@@ -25,6 +25,7 @@ PLAN = {
     "killed_while_attaching": (3, VICTIM, KILLED),
     "killed_in_a_ring": (4, VICTIM, KILLED),
     "killed_before_results_are_compared": (3, VICTIM, KILLED),
+    "killed_while_rows_are_told": (3, VICTIM, KILLED),
     "raises_between_steps": (3, VICTIM, FAILED),
     "fails_on_a_lane": (3, VICTIM, FAILED),
     "stops_between_buckets": (3, VICTIM, STOPPED),
@@ -95,6 +96,9 @@ class Faults(unittest.TestCase):
 
     def test_a_rank_that_is_killed_before_results_are_compared_is_named(self):
         self.check_missing("killed_before_results_are_compared")
+
+    def test_a_rank_that_is_killed_while_rows_are_told_is_named(self):
+        self.check_missing("killed_while_rows_are_told", "bucket 0, rows, all-gather of sizes")
 
     def test_a_rank_that_raises_is_named_with_operation_bucket_and_step(self):
         self.check_missing("raises_between_steps", "bucket 0", "all-(to-all|gather|reduce)")

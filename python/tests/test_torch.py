@@ -11,11 +11,12 @@ import unittest
 import ddp_cases
 import ddp_kit as kit
 import error_cases
+import sparse_cases
 import stream_cases
 import value_cases
 from launch import launch
 
-MODULES = (value_cases, error_cases, ddp_cases, stream_cases)
+MODULES = (value_cases, error_cases, ddp_cases, stream_cases, sparse_cases)
 
 
 class OnRanks:

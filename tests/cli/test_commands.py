@@ -10,7 +10,7 @@ from sluice_cli import CliTest, read_npy
 class Commands(CliTest):
     def test_help_and_version(self):
         for arguments in ([], ["codecs"], ["reduce"], ["bench"], ["bench", "codec"],
-                          ["bench", "allreduce"], ["generate"]):
+                          ["bench", "allreduce"], ["bench", "lossless"], ["generate"]):
             self.assertIn("--help", self.call(*arguments, "--help").stdout)
         self.assertRegex(self.call("--version").stdout, r"^sluice \d+\.\d+\.\d+\n$")
 

@@ -38,6 +38,30 @@ def register_hook() -> None:
     assert state.stats()["steps"] == 2, state.stats()
 
 
+def train_embeddings() -> None:
+    torch.manual_seed(0)
+
+    table = torch.nn.EmbeddingBag(100_000, 64, sparse=True)
+    top = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+    ddp_model = DistributedDataParallel(torch.nn.Sequential(table, top))
+    handle = sluice.torch.attach(ddp_model, codec="tide:bits=4")
+    optimizers = [torch.optim.SparseAdam(table.parameters()), torch.optim.Adam(top.parameters())]
+
+    before = table.weight.detach().clone()
+    draws = torch.Generator().manual_seed(dist.get_rank())
+    for _ in range(2):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        rows = torch.randint(100_000, (8, 4), generator=draws)
+        ddp_model(rows).pow(2).mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    stats = handle.stats()
+    assert stats["sparse_buckets"] == 2 and 64 < stats["sparse_rows"] <= 128, stats
+    assert stats["bytes_sent"] < 200_000, stats
+    assert 0 < (table.weight != before).any(1).sum() <= 128
+
+
 def save_with_dcp(folder: str) -> None:
     ddp_model, rank = make_model(), dist.get_rank()
     handle = sluice.torch.attach(ddp_model, feedback="ef")
@@ -77,6 +101,7 @@ def refuse() -> None:
 def main() -> None:
     dist.init_process_group("gloo")
     register_hook()
+    train_embeddings()
     if hasattr(dcp, "save"):  # torch 2.2 and later
         save_with_dcp(sys.argv[1])
     turn_off()

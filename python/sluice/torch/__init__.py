@@ -18,6 +18,7 @@ from sluice.torch._errors import SluiceError
 from sluice.torch._hook import hook
 from sluice.torch._settings import table as environment_table
 from sluice.torch._state import State as SluiceState
+from sluice.torch._tensors import sparse_names
 
 __all__ = ["Handle", "SluiceError", "SluiceState", "attach", "environment_table", "hook"]
 
@@ -88,8 +89,9 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
     start_step
         Steps before this one travel exactly.
     options
-        ``seed``, ``lanes``, ``parcel``, ``timeout``, ``check_every``, ``probe_every``, ``backend``,
-        ``carrier`` (``"auto"``, ``"torch"`` or ``"stream"``), ``aggregators``.
+        ``sparse_codec`` (``"lossless"`` or ``"f32"``), ``seed``, ``lanes``, ``parcel``,
+        ``timeout``, ``check_every``, ``probe_every``, ``backend``, ``carrier`` (``"auto"``,
+        ``"torch"`` or ``"stream"``), ``aggregators``.
 
     Raises
     ------
@@ -107,7 +109,7 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
     state = SluiceState(ddp.process_group, codec=codec, feedback=feedback, exclude=exclude,
                         min_size=min_size, start_step=start_step, **options)
     named = [(name, p) for name, p in ddp.module.named_parameters() if p.requires_grad]
-    state.start(named)
+    state.start(named, sparse=sparse_names(ddp.module))
     try:
         ddp.register_comm_hook(state, hook)
     except RuntimeError as error:

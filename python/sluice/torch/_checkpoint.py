@@ -111,7 +111,7 @@ def _check(state: "State", one: dict[str, Any], first: dict[str, Any]) -> None:
         return  # A hook without its model: it learns of its tensors with the first buckets.
     for part, sizes in (("residuals", state.memory.residual), ("states", state.memory.state)):
         wanted = {n for i, n in enumerate(state.tensors.names) if sizes(i)[1]}
-        strange = sorted(wanted.symmetric_difference(one[part]))
+        strange = sorted(wanted.symmetric_difference(one[part]) - state.tensors.sparse)
         if strange:
             raise ValueError(f"{part} of the state and of the model differ in {strange[:5]};"
                              " accepted: the state of this very model")

@@ -11,7 +11,7 @@ import ctypes
 import queue
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -158,6 +158,9 @@ class Lane:
         sizes = self._parcel.sizes(step)
         receive = sizes.receive or self._tell(sizes.send, where)
         answer_sizes = sizes.answer
+        sent = sum(sizes.send)
+        self._send.fit(sent)
+        self._parcel.pack(self._send.address, sent)
         self._all_to_all(sizes.send, receive, where)
         began = time.perf_counter()
         address, size = self._parcel.combine(self._receive.address, receive)
@@ -169,18 +172,15 @@ class Lane:
         stride = max(1, max(answer_sizes))
         self._answer.fit(stride)
         ctypes.memmove(self._answer.address, address, size)
-        self._all_gather(stride, where)
-        self.figures.bytes_sent += (self._ranks.size - 1) * size
-        self.figures.bytes_received += sum(answer_sizes) - size
+        self._all_gather(stride, answer_sizes, where)
         began = time.perf_counter()
         self._parcel.spread(self._gathered.address, stride, answer_sizes)
         self.figures.seconds["decode"] += time.perf_counter() - began
 
     def _all_to_all(self, send: list[int], receive: list[int], where: str) -> None:
+        """Of what was put into _send, into _receive."""
         sent, received = sum(send), sum(receive)
-        self._send.fit(sent)
         self._receive.fit(received)
-        self._parcel.pack(self._send.address, sent)
         self._collective("all-to-all", where, lambda: dist.all_to_all_single(
             self._receive.there(received, False), self._send.there(sent, True), receive, send,
             group=self._group))
@@ -188,7 +188,8 @@ class Lane:
         self.figures.bytes_sent += sent - send[self._ranks.rank]
         self.figures.bytes_received += received - receive[self._ranks.rank]
 
-    def _all_gather(self, stride: int, where: str) -> None:
+    def _all_gather(self, stride: int, sizes: list[int], where: str) -> None:
+        """Of what was put into _answer, into _gathered: rank r's at r times the stride."""
         size = self._ranks.size * stride
         self._gathered.fit(size)
         mine = self._answer.there(stride, True)
@@ -201,6 +202,9 @@ class Lane:
             self._collective("all-gather", where,
                              lambda: dist.all_gather(parts, mine, group=self._group))
         self._gathered.back(size)
+        mine_size = sizes[self._ranks.rank]
+        self.figures.bytes_sent += (self._ranks.size - 1) * mine_size
+        self.figures.bytes_received += sum(sizes) - mine_size
 
     def _tell(self, send: list[int], where: str) -> list[int]:
         """Ranks tell each other how much they send."""
@@ -231,6 +235,25 @@ class Lane:
         began = time.perf_counter()
         self._parcel.spread_lanes(self._send.address, count)
         self.figures.seconds["decode"] += time.perf_counter() - began
+
+    # --- bytes besides parcels ---
+
+    def swap(self, parts: Sequence[torch.Tensor], where: str) -> list[torch.Tensor]:
+        """Gives each rank its part; what came from each, until the next call."""
+        send = [part.numel() for part in parts]
+        receive = self._tell(send, where)
+        torch.cat(list(parts), out=self._send.fit(sum(send)))
+        self._all_to_all(send, receive, where)
+        return list(self._receive.fit(sum(receive)).split(receive))
+
+    def share(self, part: torch.Tensor, where: str) -> list[torch.Tensor]:
+        """Gives all ranks the part; what came from each, until the next call."""
+        sizes = self._tell_answer(part.numel(), where)
+        stride = max(1, max(sizes))
+        self._answer.fit(stride)[:part.numel()].copy_(part)
+        self._all_gather(stride, sizes, where)
+        rows = self._gathered.fit(self._ranks.size * stride).view(-1, stride)
+        return [row[:size] for row, size in zip(rows, sizes)]
 
     # --- what is not ours ---
 

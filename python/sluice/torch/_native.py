@@ -8,14 +8,15 @@ from typing import Iterator, NamedTuple, Sequence
 from sluice import _library
 from sluice.torch._errors import SluiceError
 
-EXACT = 0xFFFFFFFF
+EXACT, SPARSE = 0xFFFFFFFF, 0xFFFFFFFE
 DONE, SHARDS, MAXIMUM, SUM, WHOLE = range(5)
 
 
 class Options(c.Structure):
     _fields_ = [("size", c.c_size_t), ("rank", c.c_uint32), ("workers", c.c_uint32),
                 ("seed", c.c_uint64), ("feedback", c.c_char_p), ("chunk", c.c_uint32),
-                ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32)]
+                ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32),
+                ("sparse", c.c_char_p)]
 
 
 class Traits(c.Structure):
@@ -147,11 +148,13 @@ class Codec:
 class Memory:
     """What one worker keeps between steps."""
 
-    def __init__(self, codec: Codec, rank: int, workers: int, seed: int, feedback: str) -> None:
+    def __init__(self, codec: Codec, rank: int, workers: int, seed: int, feedback: str,
+                 sparse: str) -> None:
         self.codec = codec
         self._handle = c.c_void_p()
         options = Options(size=c.sizeof(Options), rank=rank, workers=workers, seed=seed,
-                          feedback=feedback.encode(), keep_before=int(feedback != "none"))
+                          feedback=feedback.encode(), keep_before=int(feedback != "none"),
+                          sparse=sparse.encode())
         check(lib().sluice_memory_make(codec._handle, c.byref(options), c.byref(self._handle)))
 
     def add(self, tensors: Sequence[TensorInfo]) -> None:

@@ -52,6 +52,8 @@ class Option:
 OPTIONS = (
     Option("codec", str, "tide:bits=4", "a codec SPEC, see `sluice codecs`",
            "what compresses the gradients"),
+    Option("sparse_codec", str, "lossless", "lossless or f32, with their options",
+           "what the rows of sparse gradients travel through"),
     Option("feedback", str, "none", "none, ef",
            "what happens to what compression loses: forgotten, or sent with the next step",
            choices=("none", "ef")),
@@ -87,6 +89,7 @@ class Settings:
     """Validated values of all options; see OPTIONS for their meaning."""
 
     codec: str
+    sparse_codec: str
     feedback: str
     exclude: tuple[str, ...]
     min_size: int

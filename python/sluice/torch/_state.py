@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
 import os
@@ -20,104 +19,14 @@ from sluice.torch import _checkpoint, _native, _settings, _time_slices
 from sluice.torch._errors import SluiceError
 from sluice.torch._lanes import Lane, StreamLane
 from sluice.torch._ranks import Ranks
+from sluice.torch._sparse import SparseWork
 from sluice.torch._stream import Stream
 from sluice.torch._tensors import Tensors
+from sluice.torch._work import HALVES, DenseWork, Tensor, Work
 
 log = logging.getLogger("sluice")
 
-HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
-Tensor = torch.Tensor
-
-
-class Work:
-    """One bucket on its way."""
-
-    def __init__(self, state: "State", bucket: dist.GradBucket, step: int) -> None:
-        self.step = step
-        self.index = bucket.index()
-        self.buffer = bucket.buffer()
-        self.error: BaseException | None = None
-        self.result = self.buffer
-        devices = [self.buffer.device] if self.buffer.is_cuda else None
-        self.future: torch.futures.Future = torch.futures.Future(devices=devices)
-        self.parts = 1
-        self.left = 1
-        self.jobs: ctypes.Array | None = None
-        self._packed: Tensor | None = None  # the slices that travel exactly, end to end
-        self._event: Any = None
-        self._floats: Tensor | None = None  # the buffer as float32 on the host, if it is not that
-        if self.buffer.is_cuda:
-            self._event = torch.cuda.Event()
-            self._event.record()
-        if self.understood:
-            self._slices = self._cut(bucket, state)
-
-    @property
-    def understood(self) -> bool:
-        dtype = self.buffer.dtype
-        return not self.buffer.is_sparse and (dtype == torch.float32 or dtype in HALVES)
-
-    def _cut(self, bucket: dist.GradBucket, state: "State") -> list[tuple[int, int, int]]:
-        """(tensor or EXACT, offset in the buffer, elements) of every parameter of the bucket."""
-        slices, at = [], 0
-        exact = self.step < state.settings.start_step
-        for parameter in bucket.parameters():
-            index = _native.EXACT if exact else state.tensors.index(parameter)
-            slices.append((index, at, parameter.numel()))
-            at += parameter.numel()
-        return slices
-
-    def unpack(self) -> int:
-        """Float32 on the host for every slice, as jobs; the number of elements. On a lane."""
-        floats = self._host_floats()
-        exact = sum(count for index, _, count in self._slices if index == _native.EXACT)
-        self._packed = torch.empty(exact, dtype=torch.float32)
-        base, packed, at = floats.data_ptr(), self._packed.data_ptr(), 0
-        jobs = []
-        for index, offset, count in self._slices:
-            address = base + 4 * offset
-            if index != _native.EXACT:
-                jobs.append((index, count, address, address))
-                continue
-            ctypes.memmove(packed + 4 * at, address, 4 * count)
-            at += count
-        if exact:
-            jobs.append((_native.EXACT, exact, packed, packed))
-        self.jobs = (_native.Job * len(jobs))(*jobs)
-        return floats.numel()
-
-    def _host_floats(self) -> Tensor:
-        if self.buffer.dtype == torch.float32 and not self.buffer.is_cuda:
-            return self.buffer
-        self._floats = torch.empty(self.buffer.numel(), dtype=torch.float32)
-        if self._event is not None:
-            self._event.synchronize()
-        host = self.buffer.cpu() if self.buffer.is_cuda else self.buffer
-        if host.dtype == torch.float32:
-            self._floats = host
-        else:
-            _native.check(_native.lib().sluice_widen(HALVES[host.dtype], host.data_ptr(),
-                                                     host.numel(), self._floats.data_ptr()))
-        return self._floats
-
-    def repack(self) -> bool:
-        """The means back into the buffer; whether any became infinite in half precision."""
-        floats = self.buffer if self._floats is None else self._floats
-        base, at = floats.data_ptr(), 0
-        for index, offset, count in self._slices:
-            if index == _native.EXACT:
-                ctypes.memmove(base + 4 * offset, self._packed.data_ptr() + 4 * at, 4 * count)
-                at += count
-        if self._floats is None:
-            return False
-        host, finite = floats, True
-        if self.buffer.dtype in HALVES:
-            host = torch.empty(floats.numel(), dtype=self.buffer.dtype)
-            _native.check(_native.lib().sluice_shorten(HALVES[host.dtype], floats.data_ptr(),
-                                                       floats.numel(), host.data_ptr()))
-            finite = bool(torch.isfinite(host).all())
-        self.buffer.copy_(host)
-        return not finite
+SPARSE_CODECS = ("lossless", "f32")  # those that add no error of their own
 
 
 class State:
@@ -129,6 +38,11 @@ class State:
     def __init__(self, process_group: Any = None, **options: Any) -> None:
         self.settings = _settings.make(options)
         self._codec = _native.Codec(self.settings.codec)  # says early what is wrong with it
+        self._sparse_codec = _native.Codec(self.settings.sparse_codec)
+        if self._sparse_codec.spec.partition(":")[0] not in SPARSE_CODECS:
+            raise ValueError(f"sparse_codec is {self.settings.sparse_codec!r}, which would change"
+                             f" the rows; accepted: {' or '.join(SPARSE_CODECS)}, with their"
+                             " options")
         self.process_group = process_group
         self._lock = threading.Lock()
         self._at_rest = threading.Condition(self._lock)  # no bucket is on its way
@@ -145,33 +59,38 @@ class State:
         self._digest = 0
         self._infinite = 0
         self._totals = dict.fromkeys(("steps", "buckets", "gradient_bytes", "skipped_steps",
-                                      "checks", "exact_buckets"), 0)
+                                      "checks", "exact_buckets", "sparse_buckets",
+                                      "sparse_rows"), 0)
         self._energies = [0.0, 0.0]
         self._began = time.perf_counter()
 
     # --- start and end ---
 
-    def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None) -> None:
+    def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None,
+              sparse: Sequence[str] = ()) -> None:
         """Makes process groups, memory and threads; every rank calls it, in the same order."""
         with _time_slices.short():
-            self._start(named, group)
+            self._start(named, group, sparse)
 
-    def _start(self, named: Sequence[tuple[str, Tensor]], group: Any) -> None:
+    def _start(self, named: Sequence[tuple[str, Tensor]], group: Any,
+               sparse: Sequence[str]) -> None:
         settings = self.settings
         self.ranks = Ranks(group or self.process_group, settings.lane_count, settings.timeout,
                            settings.backend)
         codec = self._codec
-        facts = {**settings.shared(), "codec": codec.spec, "version": sluice.__version__,
+        facts = {**settings.shared(), "codec": codec.spec,
+                 "sparse_codec": self._sparse_codec.spec, "version": sluice.__version__,
                  "all-gather into one tensor": self.ranks.gathers_flat,
-                 "parameters": [(name, list(p.shape)) for name, p in named]}
+                 "parameters": [(name, list(p.shape)) for name, p in named],
+                 "sparse parameters": list(sparse)}
         self.ranks.agree(facts)
         if not codec.traits(self.ranks.size).feedback and settings.feedback != "none":
             raise ValueError(f"feedback {settings.feedback!r} with codec {codec.spec!r} would"
                              " diverge; accepted: none")
         self.memory = _native.Memory(codec, self.ranks.rank, self.ranks.size, settings.seed,
-                                     settings.feedback)
+                                     settings.feedback, self._sparse_codec.spec)
         self.tensors = Tensors(self.memory, settings)
-        self.tensors.add(named)
+        self.tensors.add(named, sparse)
         if self.tensors.unmatched and not named:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} of a hook that does not"
                              " know its model's names; accepted: attach(model, exclude=…)")
@@ -219,8 +138,8 @@ class State:
             raise SluiceError(f"Sluice has failed before: {self._error}")
         if not self._started:
             self.start()
-        self._learn(bucket.parameters())
-        work = Work(self, bucket, self.step)
+        self._learn(bucket)
+        work = self._make_work(bucket)
         with self._lock:
             self._open += 1
             self._last_seen = bucket.is_last()
@@ -230,32 +149,40 @@ class State:
             self._send_plain(work)
         return work.future.then(lambda _: _result(work))
 
-    def _learn(self, parameters: Sequence[Tensor]) -> None:
+    def _make_work(self, bucket: dist.GradBucket) -> Work:
+        buffer = bucket.buffer()
+        if buffer.dtype != torch.float32 and buffer.dtype not in HALVES:
+            return Work(bucket, self.step)
+        return (SparseWork if buffer.is_sparse else DenseWork)(self, bucket, self.step)
+
+    def _learn(self, bucket: dist.GradBucket) -> None:
         """Takes parameters on that are new, in the first step of a hook without its model.
 
         The memory grows only while nothing is on its way.
         """
+        parameters = bucket.parameters()
         if self.tensors.knows(parameters):
             return
         with self._at_rest:
             self._at_rest.wait_for(lambda: self._open == 0)
         first = len(self.tensors.names)
-        self.tensors.add_unnamed(parameters)
+        self.tensors.add_unnamed(parameters, bucket.buffer().is_sparse)
         if self._saved is not None:
             _checkpoint.restore_tensors(self, self._saved, first)
 
     def _send(self, work: Work) -> None:
-        count = sum(part[2] for part in work._slices)
-        work.parts = work.left = max(1, -(-count // self.settings.parcel))
+        """Numbers are taken for as many parcels as there may be: part 0 finds out how many there
+        are, and every lane that may have some of them takes its own, one after the other."""
         ready = threading.Event()
         first = self._sequence
-        self._sequence += work.parts
-        for part in range(work.parts):
+        self._sequence += work.parts_max
+        work.left = min(work.parts_max, len(self._lanes))
+        for part in range(work.left):
             lane = self._lanes[(first + part) % len(self._lanes)]
-            lane.submit(lambda lane, part=part: self._run(lane, work, part, first + part, ready))
+            lane.submit(lambda lane, part=part: self._run(lane, work, part, first, ready))
 
     def _send_plain(self, work: Work) -> None:
-        kind = "sparse gradients" if work.buffer.is_sparse else f"gradients of {work.buffer.dtype}"
+        kind = f"{'sparse ' if work.buffer.is_sparse else ''}gradients of {work.buffer.dtype}"
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(f"Sluice does not compress {kind}: they travel exactly; compressed are"
@@ -265,29 +192,33 @@ class State:
         self._totals["exact_buckets"] += 1
         lane.submit(lambda lane: self._run_plain(lane, work))
 
-    def _run(self, lane: Lane, work: Work, part: int, sequence: int, ready: Any) -> None:
-        """One parcel, on its lane. Part 0 lays out the jobs; the others wait for that."""
-        report = None
+    def _run(self, lane: Lane, work: Work, part: int, first: int, ready: Any) -> None:
+        """A lane's parcels of a bucket. Part 0's lays out the jobs; the others wait for that."""
         try:
             if part == 0:
-                self._prepare(work, ready)
+                self._prepare(lane, work, ready)
             ready.wait()
             self._go_on()
             if work.jobs is None:
                 raise work.error or SluiceError("the bucket could not be unpacked")
-            order = _native.Order(work.step, sequence, part, work.parts,
-                                  self._is_due(self.settings.check_every),
-                                  part == 0 and self._is_due(self.settings.probe_every))
-            report = lane.run(order, work.jobs, work.index)
+            for part in range(part, work.parts, len(self._lanes)):
+                self._go_on()
+                order = _native.Order(work.step, first + part, part, work.parts,
+                                      self._is_due(self.settings.check_every),
+                                      part == 0 and self._is_due(self.settings.probe_every))
+                self._count(lane.run(order, work.jobs, work.index))
         except BaseException as error:
             self._fail(lane, work, error)
             lane.hang_up()
-        self._part_done(work, report)
+        self._lane_done(work)
 
-    @staticmethod
-    def _prepare(work: Work, ready: Any) -> None:
+    def _prepare(self, lane: Lane, work: Work, ready: Any) -> None:
         try:
-            work.unpack()
+            self._go_on()
+            work.unpack(lane)
+        except BaseException as error:
+            self._fail(lane, work, error)  # before the others see that there are no jobs
+            raise
         finally:
             ready.set()
 
@@ -298,7 +229,7 @@ class State:
         except BaseException as error:
             self._fail(lane, work, error)
             lane.hang_up()
-        self._part_done(work, None)
+        self._lane_done(work)
 
     def _go_on(self) -> None:
         """After a failure nothing more is sent: other ranks may have stopped anywhere."""
@@ -319,14 +250,16 @@ class State:
         if first:
             log.error("sluice: %s", error)
 
-    def _part_done(self, work: Work, report: _native.Report | None) -> None:
+    def _count(self, report: _native.Report) -> None:
         with self._lock:
-            if report is not None:
-                self._digest = (self._digest + report.digest) % (1 << 64)
-                self._infinite += report.infinite
-                if math.isfinite(report.error_energy + report.exact_energy):
-                    self._energies[0] += report.error_energy
-                    self._energies[1] += report.exact_energy
+            self._digest = (self._digest + report.digest) % (1 << 64)
+            self._infinite += report.infinite
+            if math.isfinite(report.error_energy + report.exact_energy):
+                self._energies[0] += report.error_energy
+                self._energies[1] += report.exact_energy
+
+    def _lane_done(self, work: Work) -> None:
+        with self._lock:
             work.left -= 1
             if work.left:
                 return
@@ -335,6 +268,7 @@ class State:
                 overflowed = work.repack()
                 with self._lock:
                     self._infinite += int(overflowed)
+                    self._digest = (self._digest + work.digest) % (1 << 64)
         except BaseException as error:
             work.error = error
         self._bucket_done(work)
@@ -346,6 +280,9 @@ class State:
             self._totals["buckets"] += 1
             self._totals["gradient_bytes"] += 0 if work.jobs is None else \
                 sum(4 * job.count for job in work.jobs)
+            if isinstance(work, SparseWork):
+                self._totals["sparse_buckets"] += 1
+                self._totals["sparse_rows"] += work.rows.numel()
             if self._open == 0:
                 self._at_rest.notify_all()
         # Whoever is last ends the step before its future completes: the next step's first bucket

@@ -20,6 +20,16 @@ def tensor_id(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
+def sparse_names(model: torch.nn.Module) -> list[str]:
+    """Parameters whose gradients are sparse, as DDP tells them: those of embeddings that say so."""
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    sparse = {id(parameter) for module in model.modules()
+              if isinstance(module, kinds) and module.sparse
+              for parameter in module.parameters(recurse=False)}
+    return [plain_name(name) for name, parameter in model.named_parameters()
+            if id(parameter) in sparse]
+
+
 class Tensors:
     """The parameters of a model; those that are compressed are tensors of the memory."""
 
@@ -29,22 +39,25 @@ class Tensors:
         self._indexes: dict[int, int] = {}  # id() of a parameter -> tensor, or EXACT
         self._kept: list[torch.Tensor] = []  # keeps the id()s valid
         self.names: list[str] = []  # of the memory's tensors
+        self.sparse: set[str] = set()  # names of parameters with sparse gradients
         self.unmatched = set(settings.exclude)
 
     def knows(self, parameters: Iterable[torch.Tensor]) -> bool:
         return all(id(parameter) in self._indexes for parameter in parameters)
 
-    def add_unnamed(self, parameters: Iterable[torch.Tensor]) -> None:
+    def add_unnamed(self, parameters: Iterable[torch.Tensor], sparse: bool) -> None:
         """Parameters of a hook without its model, which get numbers for names.
 
         DDP hands the buckets of the first step over in the same order on every rank and after
         every restart.
         """
         new = [p for p in parameters if id(p) not in self._indexes]
-        self.add((f"parameter.{len(self._kept) + i}", p) for i, p in enumerate(new))
+        named = [(f"parameter.{len(self._kept) + i}", p) for i, p in enumerate(new)]
+        self.add(named, [name for name, _ in named] if sparse else ())
 
-    def add(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def add(self, named: Iterable[tuple[str, torch.Tensor]], sparse: Iterable[str]) -> None:
         infos = []
+        self.sparse.update(sparse)
         for name, parameter in list(named):
             name = plain_name(name)
             self._kept.append(parameter)
@@ -64,7 +77,7 @@ class Tensors:
         matched = [p for p in self._settings.exclude if name == p or fnmatch.fnmatchcase(name, p)]
         self.unmatched.difference_update(matched)
         small = parameter.dim() < 2 or parameter.numel() < self._settings.min_size
-        return bool(matched) or small or parameter.numel() == 0
+        return bool(matched) or small or parameter.numel() == 0 or name in self.sparse
 
     def index(self, parameter: torch.Tensor) -> int:
         """The memory's tensor of a parameter, or EXACT."""
