@@ -114,7 +114,8 @@ void Cluster::start_aggregator(std::uint32_t index) {
       .slots_max = std::max(64u, 2 * scenario_.slots),
       .receive_buffer = scenario_.receive_buffer,
       .seed = ++lives_,
-      .rule = scenario_.rule});
+      .rule = scenario_.rule,
+      .ring_rule = scenario_.ring_rule});
 }
 
 void Cluster::restart_when_due() {
@@ -174,7 +175,8 @@ void Cluster::flush(std::uint32_t number) {
 
 // Whoever sends a chunk has the result of the one before, which exists when all have sent theirs:
 // so nobody is more than one chunk of a slot ahead of anybody (I3), and all have what a version
-// held before it is begun anew (I4).
+// held before it is begun anew (I4). Of a ring it exists when all have spoken about one that is as
+// far before as the ring is deep.
 void Cluster::check_order(const Player& player, std::uint32_t aggregator,
                           const protocol::Outgoing& out) {
   const auto frame = wire::parse(joined(out.header, out.payload));
@@ -183,13 +185,17 @@ void Cluster::check_order(const Player& player, std::uint32_t aggregator,
     return;
   }
   const wire::Header& header = frame->header;
-  if (header.kind != wire::Kind::contribution) return;
+  const bool is_ring = header.slot >= scenario_.slots;
+  if (header.kind != wire::Kind::contribution && !(is_ring && header.kind == wire::Kind::ask)) {
+    return;
+  }
+  const std::uint32_t ahead = is_ring ? protocol::kRingDepth : 1;
   auto& sent = chunks_[{player.job, aggregator, header.slot}];
   sent.resize(scenario_.workers);
   sent[player.rank] = std::max(sent[player.rank], header.chunk);
-  if (std::ranges::all_of(sent, [&](std::uint32_t c) { return c + 1 >= header.chunk; })) return;
+  if (std::ranges::all_of(sent, [&](std::uint32_t c) { return c + ahead >= header.chunk; })) return;
   fail(fmt::format("I3: job {}, worker {} sends chunk {} of slot {} and not all have sent {}",
-                   player.job, player.rank, header.chunk, header.slot, header.chunk - 1));
+                   player.job, player.rank, header.chunk, header.slot, header.chunk - ahead));
 }
 
 // Who was not counted learns it from the answer, and keeps what it contributed (I9).
@@ -294,15 +300,15 @@ void Cluster::check_counters() {
   protocol::Counters& sum = outcome_.aggregators;
   for (const auto& aggregator : aggregators_) protocol::add(aggregator->counters(), sum);
   const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.gone +
-                              sum.control + sum.accepted + sum.again + sum.asked + sum.stale +
-                              sum.tableless + sum.mismatched;
+                              sum.control + sum.accepted + sum.again + sum.passed + sum.blocked +
+                              sum.asked + sum.stale + sum.tableless + sum.mismatched;
   if (sum.received != known) {
     fail(fmt::format("I7: {} datagrams received, {} accounted for", sum.received, known));
   }
   if (scenario_.restarts.empty() && scenario_.kill_worker >= players_.size() &&
-      sum.accepted != sum.completed * scenario_.workers) {
-    fail(fmt::format("I7: {} contributions accepted, {} chunks of {} workers completed",
-                     sum.accepted, sum.completed, scenario_.workers));
+      sum.accepted + sum.silent != sum.completed * scenario_.workers) {
+    fail(fmt::format("I7: {} contributions accepted, {} silent, {} chunks of {} workers completed",
+                     sum.accepted, sum.silent, sum.completed, scenario_.workers));
   }
   if (sum.malformed != 0) fail(fmt::format("{} malformed datagrams of our own", sum.malformed));
 }

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "sim/ring_rules.h"
 #include "sim/rules.h"
 #include "wire/frame.h"
 
@@ -65,6 +66,36 @@ TEST(Cluster, OtherRulesAreCaught) {
   }
 }
 
+// Many chunks per ring, few of them everybody's.
+Scenario hostile_to_rings(std::uint64_t seed, protocol::RingRule rule) {
+  Scenario scenario = hostile(seed, &protocol::slot_rule);
+  scenario.sparse = true;
+  scenario.ring_rule = rule;
+  return scenario;
+}
+
+TEST(Cluster, OtherRingRulesAreCaught) {
+  for (const NamedRingRule& rule : kOtherRingRules) {
+    std::string found;
+    for (std::uint64_t seed = 1; seed <= 50 && found.empty(); ++seed) {
+      found = play(hostile_to_rings(seed, rule.rule)).violation;
+    }
+    EXPECT_FALSE(found.empty()) << rule.name << ", which " << rule.wrong << ", was not caught";
+  }
+}
+
+TEST(Cluster, OurRingsHoldWhereOtherRingRulesAreCaught) {
+  std::uint64_t silent = 0;
+  std::uint64_t passed = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const Outcome outcome = play(hostile_to_rings(seed, &protocol::ring_rule));
+    ASSERT_TRUE(outcome.holds()) << outcome.violation;
+    silent += outcome.aggregators.silent;
+    passed += outcome.aggregators.passed;
+  }
+  EXPECT_LT(3 * passed, silent) << "the silent hardly speak";
+}
+
 TEST(Cluster, OursHoldsWhereOtherRulesAreCaught) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     const Outcome outcome = play(hostile(seed, &protocol::slot_rule));
@@ -102,9 +133,8 @@ Scenario gigabit(std::uint32_t workers, std::uint32_t exchanges) {
   scenario.slots = 512;
   scenario.receive_buffer = 8u << 20;
   scenario.bulk_lanes = 65536;
-  scenario.weather = {.delay = std::chrono::microseconds(30),
-                      .bytes_per_second = 125e6,
-                      .queue = 1'500'000};
+  scenario.weather = {
+      .delay = std::chrono::microseconds(30), .bytes_per_second = 125e6, .queue = 1'500'000};
   return scenario;
 }
 
@@ -126,6 +156,41 @@ TEST(Cluster, OnePercentLossCostsATenthAndFiveAThird) {
   EXPECT_GT(share_of_link(scenario), 0.85);
   scenario.weather.loss = 0.05;
   EXPECT_GT(share_of_link(scenario), 0.6);
+}
+
+// How much sooner the same exchanges end where one block in so many is not zero.
+double speed_up(Scenario scenario, std::uint32_t zeros) {
+  const Outcome dense = play(scenario);
+  scenario.bulk_zeros = zeros;
+  const Outcome sparse = play(scenario);
+  EXPECT_TRUE(dense.holds()) << dense.violation;
+  EXPECT_TRUE(sparse.holds()) << sparse.violation;
+  return std::chrono::duration<double>(dense.took) / sparse.took;
+}
+
+TEST(Cluster, ZeroBlocksAreSparedAlsoUnderLoss) {
+  Scenario scenario = gigabit(4, 16);
+  scenario.bulk_lanes = 262'144;
+  const double calm = speed_up(scenario, 20);
+  scenario.weather.loss = 0.01;
+  const double lossy = speed_up(scenario, 20);
+  RecordProperty("calm", std::to_string(calm));
+  RecordProperty("lossy", std::to_string(lossy));
+  EXPECT_GT(calm, 10);
+  EXPECT_GT(lossy, 6);
+}
+
+// Everybody's blocks are others: what is sent up is a quarter of what comes down, and who has
+// nothing for a frame hardly speaks.
+TEST(Cluster, WhoHasNothingKeepsSilent) {
+  Scenario scenario = gigabit(4, 8);
+  scenario.bulk_lanes = 524'288;
+  scenario.bulk_zeros = 4;
+  scenario.bulk_is_shared = false;
+  const Outcome outcome = play(scenario);
+  ASSERT_TRUE(outcome.holds()) << outcome.violation;
+  EXPECT_GE(outcome.aggregators.silent, 3 * 8 * 512u);
+  EXPECT_LT(outcome.aggregators.passed, outcome.aggregators.silent / 2);
 }
 
 TEST(Cluster, IncastOf64WorkersDoesNotCollapse) {

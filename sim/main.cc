@@ -31,9 +31,12 @@ int run(int argc, char** argv) {
       ++bad;
       fmt::print("{}\n  replay: sluice_sim --first {} --alone\n", outcome.violation, seed);
     } else if (alone) {
-      fmt::print("{}\n  holds: {} us, {} datagrams, {} lost, {} steps compared, {} retransmits\n",
+      fmt::print("{}\n  holds: {} us, {} datagrams, {} lost, {} steps compared, {} retransmits; "
+                 "chunks: {} contributions, {} silent, {} frames without data, {} blocked\n",
                  text_of(scenario), outcome.took.count() / 1000, outcome.datagrams, outcome.lost,
-                 outcome.results, outcome.workers.retransmits);
+                 outcome.results, outcome.workers.retransmits, outcome.aggregators.accepted,
+                 outcome.aggregators.silent, outcome.aggregators.passed,
+                 outcome.aggregators.blocked);
     }
   }
   fmt::print("{} seeds, {} steps compared, {} violations\n", seeds, results, bad);

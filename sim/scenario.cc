@@ -53,20 +53,21 @@ Scenario scenario_of(std::uint64_t seed) {
         {static_cast<std::uint32_t>(dice.between(0, scenario.aggregators - 1)),
          milliseconds(dice.between(1, 300))});
   }
+  scenario.sparse = dice.happens(0.3);
   return scenario;
 }
 
 std::string text_of(const Scenario& scenario) {
   const Weather& weather = scenario.weather;
   return fmt::format(
-      "seed {}: {} workers, {} aggregators, {} jobs, window {}, {} slots, {} exchanges of up to {} "
-      "lanes, frames of {} bytes; loss {}, duplicates {}, reordering {}, delay {} us, "
+      "seed {}: {} workers, {} aggregators, {} jobs, window {}, {} slots, {} {}exchanges of up to "
+      "{} lanes, frames of {} bytes; loss {}, duplicates {}, reordering {}, delay {} us, "
       "jitter {} us, {} bytes/s, queue {}; {} partitions, {} restarts",
       scenario.seed, scenario.workers, scenario.aggregators, scenario.jobs, scenario.window,
-      scenario.slots, scenario.exchanges, scenario.lanes_max, scenario.frame_size, weather.loss,
-      weather.duplicate, weather.reorder, weather.delay.count() / 1000,
-      weather.jitter.count() / 1000, weather.bytes_per_second, weather.queue,
-      scenario.partitions.size(), scenario.restarts.size());
+      scenario.slots, scenario.exchanges, scenario.sparse ? "sparse " : "", scenario.lanes_max,
+      scenario.frame_size, weather.loss, weather.duplicate, weather.reorder,
+      weather.delay.count() / 1000, weather.jitter.count() / 1000, weather.bytes_per_second,
+      weather.queue, scenario.partitions.size(), scenario.restarts.size());
 }
 
 }  // namespace sluice::sim

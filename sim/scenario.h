@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/ring_rule.h"
 #include "protocol/slot_rule.h"
 #include "protocol/time.h"
 
@@ -49,6 +50,12 @@ struct Scenario {
   // Not 0: every exchange is as codec `fixed` makes it of so many coordinates, first the largest
   // exponents and then the sums, to see how fast things go.
   std::uint32_t bulk_lanes = 0;
+  // Not 0: as codec `blocks` makes it instead, where one block in so many is not zero. All workers
+  // have the same of these, or each has some of its own.
+  std::uint32_t bulk_zeros = 0;
+  bool bulk_is_shared = true;
+  // Every round sums blocks of which a frame holds one, so that rings go round and round.
+  bool sparse = false;
   std::uint32_t frame_size = 1472;
   Weather weather;
   std::vector<Partition> partitions;
@@ -57,6 +64,7 @@ struct Scenario {
   Time kill_at{};
   Time patience = std::chrono::hours(1);  // virtual
   protocol::SlotRule rule = &protocol::slot_rule;
+  protocol::RingRule ring_rule = &protocol::ring_rule;
   bool floats = true;  // a mutant's doubled contributions are not for reductions in rank order
 };
 

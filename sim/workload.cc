@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "round/blocks.h"
 #include "round/combine.h"
 #include "sim/dice.h"
 
@@ -32,28 +33,38 @@ Reduction draw_sum(Dice& dice, std::uint32_t lanes, std::uint32_t workers) {
   return what;
 }
 
+// Small blocks, of which a frame holds many, and blocks that no frame holds.
+Reduction draw_block_sum(Dice& dice, std::uint32_t lanes) {
+  constexpr std::array<std::uint32_t, 5> kGrains{8, 16, 40, 256, 1600};
+  const std::uint32_t grain = kGrains[dice.between(0, 4)];
+  return {.op = Op::block_sum,
+          .bits = static_cast<std::uint8_t>(8u << dice.between(0, 3)),
+          .count = std::max(lanes, grain),
+          .grain = grain};
+}
+
 Reduction draw_reduction(Dice& dice, const Scenario& scenario) {
   const auto lanes = static_cast<std::uint32_t>(dice.between(1, scenario.lanes_max));
+  if (scenario.sparse) {
+    return {.op = Op::block_sum,
+            .bits = 32,
+            .count = 256 * static_cast<std::uint32_t>(dice.between(1, 80)),
+            .grain = 256};
+  }
   switch (dice.between(0, scenario.floats ? 7 : 2)) {
     case 0:
       return {.op = Op::wrap_sum,
               .bits = static_cast<std::uint8_t>(8u << dice.between(0, 3)),
               .count = lanes};
     case 1:
-      return {.op = Op::max,
-              .bits = static_cast<std::uint8_t>(dice.between(1, 32)),
-              .count = lanes};
+      return {
+          .op = Op::max, .bits = static_cast<std::uint8_t>(dice.between(1, 32)), .count = lanes};
     case 2:
-    case 3:
-      return draw_sum(dice, lanes, scenario.workers);
-    case 4:
-      return {.op = Op::gather, .bits = 8, .count = lanes};
-    case 5:
-      return {.op = Op::block_sum, .bits = 16, .count = 16 * (lanes / 16 + 1), .grain = 16};
-    case 6:
-      return {.op = Op::f32_sum, .bits = 32, .count = lanes};
-    default:
-      return {.op = Op::bf16_sum, .bits = 16, .count = lanes};
+    case 3: return draw_sum(dice, lanes, scenario.workers);
+    case 4: return {.op = Op::gather, .bits = 8, .count = lanes};
+    case 5: return draw_block_sum(dice, lanes);
+    case 6: return {.op = Op::f32_sum, .bits = 32, .count = lanes};
+    default: return {.op = Op::bf16_sum, .bits = 16, .count = lanes};
   }
 }
 
@@ -63,17 +74,46 @@ std::vector<std::byte> draw_bytes(Dice& dice, std::size_t size) {
   return bytes;
 }
 
-std::vector<std::byte> draw_blocks(Dice& dice, const Reduction& what) {
+// Who has which blocks.
+enum class Support : std::uint8_t { independent, few, same, disjoint, one_worker, none, bulk };
+
+bool has_block(Dice& dice, const Scenario& scenario, Support support, std::uint32_t rank,
+               std::uint32_t number) {
+  switch (support) {
+    case Support::independent: return dice.happens(0.3);
+    case Support::few: return dice.happens(0.03);
+    case Support::same: return mix(scenario.seed, number) % 4 == 0;
+    case Support::disjoint: return number % (2 * scenario.workers) == rank;
+    case Support::one_worker: return rank == scenario.workers - 1;
+    case Support::none: return false;
+    case Support::bulk:
+      return number % scenario.bulk_zeros == 0 &&
+             (scenario.bulk_is_shared || number / scenario.bulk_zeros % scenario.workers == rank);
+  }
+  SLUICE_ASSERT(false);
+}
+
+// Of integers that are mostly zeros or mostly not, so that blocks come in all their forms.
+std::vector<std::byte> draw_integers(Dice& dice, const Reduction& what, bool is_full) {
+  const std::size_t size = what.bits / 8u;
+  std::vector<std::byte> integers = draw_bytes(dice, what.grain * size);
+  const std::uint64_t zeros = is_full ? 0 : dice.between(0, 20);
+  for (std::size_t at = 0; at < integers.size(); at += size) {
+    if (dice.between(1, 20) > zeros) continue;
+    std::fill_n(integers.begin() + static_cast<std::ptrdiff_t>(at), size, std::byte{0});
+  }
+  return integers;
+}
+
+std::vector<std::byte> draw_blocks(Dice& dice, const Scenario& scenario, const Reduction& what,
+                                   Support support, std::uint32_t rank) {
   std::vector<std::byte> bytes(up_size(what));
   std::size_t used = kBlockListHeader;
   std::uint32_t blocks = 0;
   for (std::uint32_t number = 0; number < block_count(what); ++number) {
-    if (!dice.happens(0.3)) continue;
-    store_le(std::span(bytes), used, number);
-    const auto integers = draw_bytes(dice, block_size(what) - kBlockHeader);
-    std::copy(integers.begin(), integers.end(),
-              bytes.begin() + static_cast<std::ptrdiff_t>(used + kBlockHeader));
-    used += block_size(what);
+    if (!has_block(dice, scenario, support, rank, number)) continue;
+    const auto integers = draw_integers(dice, what, support == Support::bulk);
+    used += write_block(what, number, integers, std::span(bytes).subspan(used));
     ++blocks;
   }
   store_le(std::span(bytes), 0, blocks);
@@ -84,7 +124,6 @@ std::vector<std::byte> draw_blocks(Dice& dice, const Reduction& what) {
 // Unused bits of the last byte are zero, as codecs leave them.
 std::vector<std::byte> draw_up(Dice& dice, const Reduction& what) {
   if (what.op == Op::gather) return draw_bytes(dice, dice.between(0, what.count));
-  if (what.op == Op::block_sum) return draw_blocks(dice, what);
   std::vector<std::byte> bytes = draw_bytes(dice, up_size(what));
   const auto used = static_cast<unsigned>(std::uint64_t{what.count} * what.bits % 8);
   if (used != 0) bytes.back() &= static_cast<std::byte>((1u << used) - 1);
@@ -96,8 +135,12 @@ PlannedRound plan_round(Dice& dice, const Scenario& scenario, const Reduction& w
   PlannedRound round{.what = what, .only = only, .ups = {}, .down = {}};
   SLUICE_ASSERT(check(round.what, scenario.workers));
   std::vector<Contribution> contributions;
+  const bool is_sparse = what.op == Op::block_sum;
+  const auto drawn = static_cast<Support>(is_sparse ? dice.between(0, 5) : 0);
+  const Support support = scenario.bulk_zeros != 0 ? Support::bulk : drawn;
   for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
-    round.ups.push_back(draw_up(dice, round.what));
+    round.ups.push_back(is_sparse ? draw_blocks(dice, scenario, what, support, rank)
+                                  : draw_up(dice, round.what));
   }
   for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
     if (round.only == 0 || (round.only >> rank & 1) != 0) {
@@ -119,6 +162,11 @@ PlannedRound draw_round(Dice& dice, const Scenario& scenario) {
 
 PlannedExchange plan_bulk(Dice& dice, const Scenario& scenario) {
   constexpr std::uint32_t kBlock = 256;
+  if (scenario.bulk_zeros != 0) {
+    const Reduction blocks{
+        .op = Op::block_sum, .bits = 32, .count = scenario.bulk_lanes, .grain = kBlock};
+    return {{plan_round(dice, scenario, blocks, 0)}};
+  }
   const Reduction exponents{
       .op = Op::max, .bits = 8, .count = (scenario.bulk_lanes + kBlock - 1) / kBlock};
   const Reduction sums{.op = Op::wrap_sum, .bits = 32, .count = scenario.bulk_lanes};

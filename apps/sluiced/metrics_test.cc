@@ -56,13 +56,17 @@ TEST(Metrics, EveryCounterIsThereUnderItsName) {
                        .mismatched = 11, .completed = 12, .results = 13, .waits = 14,
                        .refused = 15, .non_finite = 16, .up_bytes = 17, .down_bytes = 18};
   snapshot.counters.asked = 19;
+  snapshot.counters.passed = 20;
+  snapshot.counters.blocked = 21;
+  snapshot.counters.silent = 22;
   const std::string text = metrics_text(snapshot);
   const std::map<std::string, int> expected{
       {"received", 1},   {"malformed", 2},   {"unexpected", 3}, {"strangers", 4},
       {"gone", 5},       {"control", 6},     {"accepted", 7},   {"again", 8},
       {"stale", 9},      {"tableless", 10},  {"mismatched", 11}, {"completed", 12},
       {"results", 13},   {"waits", 14},      {"refused", 15},   {"non_finite", 16},
-      {"up_bytes", 17},  {"down_bytes", 18}, {"asked", 19}};
+      {"up_bytes", 17},  {"down_bytes", 18}, {"asked", 19},
+      {"passed", 20},    {"blocked", 21},    {"silent", 22}};
   for (const auto& [name, value] : expected) {
     const std::string full = "sluiced_" + name + "_total";
     EXPECT_TRUE(has_line(text, full + " " + std::to_string(value))) << full;

@@ -41,10 +41,10 @@ class Hostile : public ::testing::Test {
       for (const Reduction& what : kStep) {
         Bytes up(up_size(what));
         if (what.op == Op::block_sum) {
-          up.resize(kBlockListHeader + 2 * block_size(what));
+          up.resize(kBlockListHeader + 2 * block_size_max(what));
           store_le(std::span(up), 0, std::uint32_t{2});
           store_le(std::span(up), kBlockListHeader, std::uint32_t{1});
-          store_le(std::span(up), kBlockListHeader + block_size(what), rank + 2);
+          store_le(std::span(up), kBlockListHeader + block_size_max(what), rank + 2);
         } else {
           for (std::byte& byte : up) byte = static_cast<std::byte>(random());
         }

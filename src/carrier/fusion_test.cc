@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "round/blocks.h"
 #include "tests/support/fused_world.h"
 #include "tests/support/seat.h"
 
@@ -45,17 +46,21 @@ const std::vector<Reduction> kEvery{
 };
 
 Bytes random_blocks(const Reduction& what, std::mt19937& random) {
-  Bytes bytes(kBlockListHeader);
+  Bytes bytes(up_size(what));
+  Bytes integers(std::size_t{what.grain} * what.bits / 8);
   std::uint32_t count = 0;
+  std::size_t used = kBlockListHeader;
   for (std::uint32_t number = 0; number < block_count(what); ++number) {
     if (random() % 3 == 0) continue;
-    Bytes block(block_size(what));
-    for (std::byte& byte : block) byte = static_cast<std::byte>(random());
-    store_le(std::span(block), 0, number);
-    bytes.insert(bytes.end(), block.begin(), block.end());
+    const auto zeros = random() % 5;
+    for (std::byte& byte : integers) {
+      byte = static_cast<std::byte>(random() % 4 < zeros ? 0 : random());
+    }
+    used += write_block(what, number, integers, std::span(bytes).subspan(used));
     ++count;
   }
   store_le(std::span(bytes), 0, count);
+  bytes.resize(used);
   return bytes;
 }
 

@@ -24,6 +24,7 @@ Aggregator::Aggregator(const AggregatorOptions& options) : options_(options) {
   SLUICE_ASSERT(options.jobs_max >= 1 && options.slots_max >= 1);
   SLUICE_ASSERT(options.frame_size >= wire::kHeaderSize + kPayloadMin);
   SLUICE_ASSERT(options.frame_size <= wire::kFrameSizeMax && options.rule != nullptr);
+  SLUICE_ASSERT(options.ring_rule != nullptr);
 }
 
 void Aggregator::receive(const Address& from, std::span<const std::byte> datagram, Time now,
@@ -106,7 +107,8 @@ void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, O
         .frame_size = options_.frame_size,
         .receive_buffer = options_.receive_buffer,
         .memory_max = options_.memory_max - std::min(options_.memory_max, memory_size()),
-        .rule = options_.rule};
+        .rule = options_.rule,
+        .ring_rule = options_.ring_rule};
     found = jobs_.emplace(terms.id, std::make_unique<Job>(terms, *wish, counters_)).first;
   }
   found->second->join(frame.header, *wish, from, now, out);

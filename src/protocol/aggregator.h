@@ -11,6 +11,7 @@
 #include "protocol/counters.h"
 #include "protocol/job.h"
 #include "protocol/outbox.h"
+#include "protocol/ring_rule.h"
 #include "protocol/slot_rule.h"
 #include "protocol/time.h"
 #include "wire/frame.h"
@@ -28,6 +29,7 @@ struct AggregatorOptions {
   Time lease = std::chrono::seconds(60);
   std::uint64_t seed = 0;  // of epochs: another one at every start
   SlotRule rule = &slot_rule;
+  RingRule ring_rule = &protocol::ring_rule;
 };
 
 class Aggregator {

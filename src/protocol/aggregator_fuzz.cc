@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "protocol/assembly.h"
 #include "protocol/forged_frame.h"
+#include "round/blocks.h"
 
 namespace {
 
@@ -57,11 +58,46 @@ wire::Header header_from(FuzzedDataProvider& data, std::uint32_t epoch) {
           .worker = data.ConsumeIntegralInRange<std::uint16_t>(0, 3),
           .job = data.ConsumeIntegralInRange<std::uint64_t>(kJob, kJob + 1),
           .epoch = data.ConsumeProbability<float>() < 0.9f ? epoch : epoch + 2,
-          .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, 4),
+          .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, 8),  // four slots, four rings
           .chunk = data.PickValueInArray<std::uint32_t>({0, 1, 2, 3, 5, 0x80000001, 0xffffffff}),
           .digest = data.ConsumeIntegralInRange<std::uint64_t>(0, 8) / 8,
           .workers = data.PickValueInArray<std::uint64_t>({3, 3, 3, 1, 2, 0, 7}),
-          .what = reduction_from(data)};
+          .what = reduction_from(data),
+          .next = data.PickValueInArray<std::uint32_t>({0, 0, 2, 3, 4, 6, 12, 0x80000002})};
+}
+
+// Frames about a ring, so that its sums come about: mostly small numbers, blocks as they should be.
+Bytes sparse_from(FuzzedDataProvider& data, wire::Header header) {
+  header.kind = data.PickValueInArray(
+      {Kind::contribution, Kind::contribution, Kind::contribution, Kind::ask, Kind::restore});
+  header.slot = data.ConsumeIntegralInRange<std::uint16_t>(4, 7);
+  header.chunk = data.ConsumeIntegralInRange<std::uint32_t>(1, 20);
+  header.next = header.kind == Kind::contribution
+                    ? header.chunk + data.ConsumeIntegralInRange<std::uint32_t>(0, 6)
+                    : 0;
+  header.workers = 3;
+  header.digest = 1;
+  header.what = {.op = Op::block_sum,
+                 .bits = data.PickValueInArray<std::uint8_t>({8, 16, 32, 64}),
+                 .count = 24,
+                 .grain = 8};
+  if (header.kind == Kind::ask) return written(header, {});
+  Bytes list(up_size(header.what));
+  Bytes integers(header.what.bits);
+  std::size_t used = kBlockListHeader;
+  std::uint32_t blocks = 0;
+  for (std::uint32_t number = 0; number < 3; ++number) {
+    if (data.ConsumeBool()) continue;
+    integers[number] = static_cast<std::byte>(data.ConsumeIntegral<std::uint8_t>());
+    used += write_block(header.what, number, integers, std::span(list).subspan(used));
+    ++blocks;
+  }
+  store_le(std::span(list), 0, blocks);
+  list.resize(blocks == 0 && data.ConsumeBool() ? 0 : used);
+  if (!list.empty() && data.ConsumeIntegralInRange<int>(0, 7) == 0) {
+    list[data.ConsumeIntegralInRange<std::size_t>(0, list.size() - 1)] ^= std::byte{1};
+  }
+  return written(header, list);
 }
 
 Bytes join_from(FuzzedDataProvider& data, wire::Header header) {
@@ -104,7 +140,7 @@ Bytes placed_from(FuzzedDataProvider& data, wire::Header header, std::uint32_t t
 
 Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t& table) {
   wire::Header header = header_from(data, epoch);
-  switch (data.ConsumeIntegralInRange<int>(0, 8)) {
+  switch (data.ConsumeIntegralInRange<int>(0, 12)) {
     case 0: return join_from(data, header);
     case 1: {
       const Bytes entries = table_from(data, header);
@@ -128,7 +164,11 @@ Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t
       if (data.ConsumeBool()) seal(datagram);
       return datagram;
     }
-    default: return placed_from(data, header, table);
+    case 5:
+    case 6:
+    case 7:
+    case 8: return placed_from(data, header, table);
+    default: return sparse_from(data, header);
   }
 }
 
@@ -167,8 +207,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   }
   const Counters& c = aggregator.counters();
   SLUICE_ASSERT(c.received == c.malformed + c.unexpected + c.strangers + c.gone + c.control +
-                                  c.accepted + c.again + c.asked + c.stale + c.tableless +
-                                  c.mismatched);
+                                  c.accepted + c.again + c.passed + c.blocked + c.asked + c.stale +
+                                  c.tableless + c.mismatched);
   SLUICE_ASSERT(aggregator.slots_leased() <= 8);
   SLUICE_ASSERT(aggregator.reports().size() <= 2);
   return 0;

@@ -47,7 +47,8 @@ class AggregatorTest : public ::testing::Test, private Outbox {
   ~AggregatorTest() override {
     const Counters& c = aggregator_.counters();
     EXPECT_EQ(c.received, c.malformed + c.unexpected + c.strangers + c.gone + c.control +
-                              c.accepted + c.again + c.asked + c.stale + c.tableless +
+                              c.accepted + c.again + c.passed + c.blocked + c.asked + c.stale +
+                              c.tableless +
                               c.mismatched);
   }
 

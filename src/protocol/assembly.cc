@@ -24,8 +24,7 @@ std::uint32_t lanes_that_fit(Reduction what, std::uint32_t unit, std::uint32_t w
   while (low < high) {
     const std::uint32_t middle = low + (high - low + 1) / 2;
     what.count = middle * unit;
-    const bool fits =
-        up_size(what) <= payload_max && down_size_max(what, workers) <= payload_max;
+    const bool fits = up_size(what) <= payload_max && down_size_max(what, workers) <= payload_max;
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   return low * unit;
@@ -33,8 +32,8 @@ std::uint32_t lanes_that_fit(Reduction what, std::uint32_t unit, std::uint32_t w
 
 }  // namespace
 
-Assembly::Assembly(std::uint32_t workers) : workers_(workers) {
-  SLUICE_ASSERT(workers >= 1 && workers <= 64);
+Assembly::Assembly(std::uint32_t workers, std::uint32_t rank) : workers_(workers), rank_(rank) {
+  SLUICE_ASSERT(workers >= 1 && workers <= 64 && rank < workers);
 }
 
 std::uint64_t Assembly::everyone() const { return everyone_of(workers_); }
@@ -59,13 +58,17 @@ void Assembly::cut(std::uint32_t round) {
   SLUICE_ASSERT(rounds_[round].only.unrestricted() || rounds_[round].only.fits(workers_));
   collected.only = rounds_[round].only.unrestricted() ? everyone() : rounds_[round].only.words[0];
   collected.first = pieces_.size();
-  if (is_list(what.op)) {
+  const std::span<const std::byte> up = rounds_[round].up;
+  if (what.op == Op::gather) {
     collected.way = Way::list;
     ask_sizes(round);
-  } else if (const std::uint32_t unit = segment_unit(what, workers_);
-             lanes_that_fit(what, unit, workers_, payload_max_) > 0) {
+  } else if (what.op == Op::block_sum) {
+    collected.way = Way::blocks;
+    collected.blocks.begin(what, up, (collected.only & bit_of(rank_)) != 0, payload_max_);
+    cut_lanes(round, collected.blocks.presence(), collected.blocks.present());
+  } else if (lanes_that_fit(what, segment_unit(what, workers_), workers_, payload_max_) > 0) {
     collected.way = Way::lanes;
-    cut_lanes(round, what, unit);
+    cut_lanes(round, what, up);
   } else {
     SLUICE_ASSERT(what.op == Op::lane_sum);
     collected.way = Way::full;
@@ -73,13 +76,15 @@ void Assembly::cut(std::uint32_t round) {
     full.down = Down::full;
     full.extra = 0;
     grow(collected.memory, down_size_max(full, workers_));
-    cut_lanes(round, full, segment_unit(full, workers_));
+    cut_lanes(round, full, up);
   }
   collected.count = pieces_.size() - collected.first;
 }
 
-void Assembly::cut_lanes(std::uint32_t round, const Reduction& what, std::uint32_t unit) {
-  const std::uint32_t lanes = lanes_that_fit(what, unit, workers_, payload_max_);
+void Assembly::cut_lanes(std::uint32_t round, const Reduction& what,
+                         std::span<const std::byte> up) {
+  const std::uint32_t lanes =
+      lanes_that_fit(what, segment_unit(what, workers_), workers_, payload_max_);
   SLUICE_ASSERT(lanes > 0);
   std::size_t at = 0;
   for (std::uint32_t first = 0; first < what.count;) {
@@ -87,7 +92,7 @@ void Assembly::cut_lanes(std::uint32_t round, const Reduction& what, std::uint32
     const Segment segment = segment_of(what, round, first, end, workers_);
     add({.what = segment.what,
          .round = round,
-         .up = rounds_[round].up.subspan(segment.up_first, segment.up_size),
+         .up = up.subspan(segment.up_first, segment.up_size),
          .at = at,
          .size_max = segment.down_size});
     at += segment.down_size;
@@ -135,12 +140,34 @@ void Assembly::ask_bytes(std::uint32_t round) {
   collected.count = pieces_.size() - collected.first;
 }
 
+// --- blocks ---
+
+void Assembly::ask_blocks(std::uint32_t round) {
+  Collected& collected = collected_[round];
+  collected.first = pieces_.size();
+  for (std::uint32_t i = 0; i < collected.blocks.pieces(); ++i) {
+    const Reduction what = collected.blocks.what_of(i);
+    add({.what = what,
+         .round = round,
+         .up = collected.blocks.up_of(i),
+         .size_max = down_size_max(what, workers_),
+         .is_sparse = true});
+  }
+  collected.count = pieces_.size() - collected.first;
+}
+
 // --- answers ---
+
+bool Assembly::has_second_phase(std::uint32_t round) const {
+  const Way way = collected_[round].way;
+  return way == Way::list || way == Way::blocks;
+}
 
 std::span<std::byte> Assembly::room_for(const Piece& piece) {
   Collected& collected = collected_[piece.round];
-  const std::span<std::byte> all =
-      collected.way == Way::full ? collected.memory.bytes() : rounds_[piece.round].down;
+  const std::span<std::byte> all = collected.way == Way::full     ? collected.memory.bytes()
+                                   : collected.way == Way::blocks ? collected.blocks.united()
+                                                                  : rounds_[piece.round].down;
   SLUICE_ASSERT(piece.at <= all.size() && piece.size_max <= all.size() - piece.at);
   return all.subspan(piece.at, piece.size_max);
 }
@@ -154,7 +181,11 @@ Status Assembly::accept(std::size_t index, std::span<const std::byte> payload,
                                      : payload.size() > piece.size_max) {
     return malformed("result: wrong size");
   }
-  if (collected_[piece.round].way != Way::list) {
+  Collected& collected = collected_[piece.round];
+  if (piece.is_sparse) {
+    SLUICE_TRY(collected.blocks.accept(static_cast<std::uint32_t>(index - collected.first), payload,
+                                       rounds_[piece.round].down));
+  } else if (collected.way != Way::list) {
     std::copy(payload.begin(), payload.end(), room_for(piece).begin());
   } else if (!in_second_phase_) {
     SLUICE_TRY(accept_sizes(piece, payload));
@@ -213,36 +244,51 @@ Status Assembly::each_message(const Piece& piece, std::span<const std::byte> pay
 Result<bool> Assembly::advance() {
   SLUICE_ASSERT(is_phase_done());
   if (!in_second_phase_) {
-    in_second_phase_ = true;
-    for (std::uint32_t round = 0; round < rounds_.size(); ++round) {
-      if (collected_[round].way == Way::list) continue;
-      SLUICE_TRY_ASSIGN(collected_[round].size, finish(round));
-    }
-    pieces_.clear();
-    for (std::uint32_t round = 0; round < rounds_.size(); ++round) {
-      if (collected_[round].way == Way::list) ask_bytes(round);
-    }
-    left_ = pieces_.size();
-    if (left_ != 0) return false;
+    SLUICE_TRY_ASSIGN(const bool is_over, begin_second_phase());
+    if (!is_over) return false;
   }
   for (std::uint32_t round = 0; round < rounds_.size(); ++round) {
     Collected& collected = collected_[round];
-    if (collected.way == Way::list) {
-      SLUICE_TRY_ASSIGN(collected.size, finish_list(round));
+    if (has_second_phase(round)) {
+      SLUICE_TRY_ASSIGN(collected.size, finish(round));
     }
     collected.words = {collected.only};
     collected.part = {0, rounds_[round].what.count, {collected.words}};
   }
   for (std::uint32_t round = 0; round < rounds_.size(); ++round) {
-    answers_.push_back({rounds_[round].down.first(collected_[round].size),
-                        std::span(&collected_[round].part, 1)});
+    answers_.push_back(
+        {rounds_[round].down.first(collected_[round].size), std::span(&collected_[round].part, 1)});
   }
   return true;
 }
 
+// True where there is nothing more to ask for.
+Result<bool> Assembly::begin_second_phase() {
+  in_second_phase_ = true;
+  for (std::uint32_t round = 0; round < rounds_.size(); ++round) {
+    if (has_second_phase(round)) continue;
+    SLUICE_TRY_ASSIGN(collected_[round].size, finish(round));
+  }
+  pieces_.clear();
+  for (std::uint32_t round = 0; round < rounds_.size(); ++round) {
+    Collected& collected = collected_[round];
+    if (collected.way == Way::list) ask_bytes(round);
+    if (collected.way != Way::blocks) continue;
+    SLUICE_TRY(collected.blocks.plan());
+    ask_blocks(round);
+  }
+  left_ = pieces_.size();
+  return left_ == 0;
+}
+
 Result<std::size_t> Assembly::finish(std::uint32_t round) {
-  return collected_[round].way == Way::full ? finish_full(round)
-                                            : Result<std::size_t>(finish_lanes(round));
+  switch (collected_[round].way) {
+    case Way::lanes: return finish_lanes(round);
+    case Way::full: return finish_full(round);
+    case Way::list: return finish_list(round);
+    case Way::blocks: return collected_[round].blocks.finish(rounds_[round].down);
+  }
+  SLUICE_ASSERT(false);
 }
 
 // Answers that need not fill their room are moved together.
@@ -275,8 +321,8 @@ Result<std::size_t> Assembly::finish_list(std::uint32_t round) {
   contributions_.clear();
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
     if ((collected.only >> rank & 1) == 0) continue;
-    const auto bytes = collected.memory.bytes().subspan(rank * collected.stride,
-                                                        collected.sizes[rank]);
+    const auto bytes =
+        collected.memory.bytes().subspan(rank * collected.stride, collected.sizes[rank]);
     SLUICE_TRY(check_up(what, bytes));
     contributions_.push_back({rank, bytes});
   }

@@ -7,9 +7,10 @@
 //   lanes   cut on borders of segments; each piece's answer is a part of the round's answer
 //   full    sums with headers whose grains are larger than a frame: full sums are asked for, and
 //           the headers are made here
-//   list    sizes first, then everybody's bytes piece by piece; merged here
+//   list    sizes first, then everybody's bytes piece by piece
+//   blocks  which blocks there are first, then their sums (block_way.h)
 //
-// The last makes a second phase: pieces() are new then.
+// The last two make a second phase: pieces() are new then.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "protocol/block_way.h"
 #include "round/combine.h"
 #include "round/lists.h"
 #include "round/round.h"
@@ -44,11 +46,12 @@ struct Piece {
   std::size_t size_max = 0;  // of the answer
   std::size_t size = 0;      // as it came
   bool accepted = false;
+  bool is_sparse = false;  // who has nothing sends nothing: `up` is empty then
 };
 
 class Assembly {
  public:
-  explicit Assembly(std::uint32_t workers);
+  Assembly(std::uint32_t workers, std::uint32_t rank);
 
   // Rounds have passed check(); what they name stays put until the answers are taken.
   void begin(std::span<const Round> rounds, std::size_t payload_max);
@@ -65,17 +68,18 @@ class Assembly {
   [[nodiscard]] std::span<const Answer> answers() const { return answers_; }
 
  private:
-  enum class Way : std::uint8_t { lanes, full, list };
+  enum class Way : std::uint8_t { lanes, full, list, blocks };
   // What is collected of a round.
   struct Collected {
     Way way = Way::lanes;
     std::uint64_t only = 0;
     std::size_t first = 0;  // its pieces of this phase
     std::size_t count = 0;
-    AlignedBuffer memory;                  // full: the sums; list: everybody's bytes
-    std::vector<std::uint32_t> sizes;      // list: of every rank's message
-    std::size_t stride = 0;                // list: between messages in memory
-    std::array<std::byte, 4> own_size{};   // list: what this worker says
+    AlignedBuffer memory;                 // full: the sums; list: everybody's bytes
+    std::vector<std::uint32_t> sizes;     // list: of every rank's message
+    std::size_t stride = 0;               // list: between messages in memory
+    std::array<std::byte, 4> own_size{};  // list: what this worker says
+    BlockWay blocks;
     std::size_t size = 0;                  // of the answer
     std::array<std::uint64_t, 1> words{};  // of the answer's part
     Part part;
@@ -83,9 +87,11 @@ class Assembly {
 
   [[nodiscard]] std::uint64_t everyone() const;
   void cut(std::uint32_t round);
-  void cut_lanes(std::uint32_t round, const Reduction& what, std::uint32_t unit);
+  void cut_lanes(std::uint32_t round, const Reduction& what, std::span<const std::byte> up);
   void ask_sizes(std::uint32_t round);
   void ask_bytes(std::uint32_t round);
+  void ask_blocks(std::uint32_t round);
+  Result<bool> begin_second_phase();
   void add(Piece piece);
   Status accept_sizes(const Piece& piece, std::span<const std::byte> payload);
   Status accept_bytes(const Piece& piece, std::span<const std::byte> payload);
@@ -96,8 +102,10 @@ class Assembly {
   Result<std::size_t> finish_full(std::uint32_t round);
   Result<std::size_t> finish_list(std::uint32_t round);
   [[nodiscard]] std::span<std::byte> room_for(const Piece& piece);
+  [[nodiscard]] bool has_second_phase(std::uint32_t round) const;
 
   std::uint32_t workers_;
+  std::uint32_t rank_;
   std::size_t payload_max_ = 0;
   bool in_second_phase_ = false;
   std::vector<Round> rounds_;

@@ -1,5 +1,5 @@
-// What an aggregator counted. received = accepted + again + asked + stale + every reason to drop,
-// always.
+// What an aggregator counted. received = accepted + again + passed + asked + stale + every reason
+// to drop, always; accepted + silent = completed · workers, where all that began was completed.
 #pragma once
 
 #include <array>
@@ -18,11 +18,14 @@ struct Counters {
   std::uint64_t control = 0;        // join, leave, table, restore
   std::uint64_t accepted = 0;       // contributions counted
   std::uint64_t again = 0;          // contributions that were here already
+  std::uint64_t passed = 0;         // frames about a ring's chunk without data
+  std::uint64_t blocked = 0;        // contributions to a ring that has no place for them yet
   std::uint64_t asked = 0;          // questions about a chunk
   std::uint64_t stale = 0;          // contributions to a chunk that is over, or questions about it
   std::uint64_t tableless = 0;      // contributions whose table is not here yet; asked for
   std::uint64_t mismatched = 0;     // contributions that ended their job
   std::uint64_t completed = 0;      // chunks
+  std::uint64_t silent = 0;         // workers without data, summed over completed chunks
   std::uint64_t results = 0;        // result frames sent
   std::uint64_t waits = 0;          // wait frames sent
   std::uint64_t refused = 0;        // refusals sent

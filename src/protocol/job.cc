@@ -26,7 +26,7 @@ Job::Job(const JobTerms& terms, const wire::Join& first, Counters& counters)
       frame_size_(terms.frame_size) {
   SLUICE_ASSERT(workers_ >= 1 && workers_ <= wire::kWorkersMax);
   SLUICE_ASSERT(slots_count_ >= 1 && terms.epoch % 2 == 1);
-  SLUICE_ASSERT(terms.rule != nullptr);
+  SLUICE_ASSERT(terms.rule != nullptr && terms.ring_rule != nullptr);
 }
 
 std::uint64_t Job::everyone() const { return everyone_of(workers_); }
@@ -112,6 +112,7 @@ void Job::form_anew() {
   terms_.epoch += 2;  // stays odd, so never 0
   SLUICE_ASSERT(terms_.epoch % 2 == 1);
   slots_.clear();
+  rings_.clear();
 }
 
 void Job::start() {
@@ -119,14 +120,14 @@ void Job::start() {
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     frame_size_ = std::min(frame_size_, members_[worker].frame_size);
   }
-  const std::size_t stride = round_up<std::size_t>(frame_size_ - wire::kHeaderSize, kAlignment);
-  const std::size_t slot_size = 2 * (std::size_t{workers_} + 1) * stride;
   slots_count_ = static_cast<std::uint16_t>(
-      std::clamp<std::size_t>(terms_.memory_max / slot_size, 1, slots_count_));
+      std::clamp<std::size_t>(terms_.memory_max / (slot_size() + ring_size()), 1, slots_count_));
   slots_.assign(slots_count_, {});
+  rings_.clear();
+  rings_.resize(std::min<std::size_t>(slots_count_, 65536u - slots_count_));
   ranks_.assign(std::size_t{2} * slots_count_, {});
   sizes_.assign(std::size_t{2} * slots_count_, {});
-  memory_ = AlignedBuffer(slot_size * slots_count_);
+  memory_ = AlignedBuffer(slot_size() * slots_count_);
   is_running_ = true;
 }
 
@@ -200,10 +201,10 @@ void Job::tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out) {
          fmt::format("worker {} has left the job", ranks_of(left_ & ~seen)), out);
 }
 
-void Job::tell_mismatch(const wire::Frame& frame, std::uint64_t seen, Outbox& out) {
+void Job::tell_mismatch(const wire::Frame& frame, const Content& content, std::uint64_t seen,
+                        Outbox& out) {
   const wire::Header& header = frame.header;
   ++counters_.mismatched;
-  const Content& content = slots_[header.slot].contents[header.chunk % 2];
   refuse_all(fmt::format("worker {} reduces something else than workers {}: slot {}, chunk {}: "
                          "{} of {} lanes with digest {:016x}, {} of {} lanes with digest {:016x}",
                          header.worker, ranks_of(seen), header.slot, header.chunk,
@@ -222,18 +223,28 @@ JobReport Job::report() const {
                    .is_forming = !is_running_,
                    .terms = wish_};
   if (!is_running_) report.missing = everyone() & ~joined_;
+  const auto see = [&](std::uint32_t slot, std::uint32_t chunk, std::uint64_t seen, Time since) {
+    if (report.is_waiting && since >= report.since) return;
+    report.is_waiting = true;
+    report.slot = slot;
+    report.chunk = chunk;
+    report.since = since;
+    report.missing = everyone() & ~seen;
+  };
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
     for (std::uint32_t side = 0; side < 2; ++side) {
       const Version& version = slots_[slot].versions[side];
       const Content& content = slots_[slot].contents[side];
-      if (!version.used || content.is_complete) continue;
-      if (report.is_waiting && content.since >= report.since) continue;
-      report.is_waiting = true;
-      report.slot = slot;
-      report.chunk = version.chunk;
-      report.since = content.since;
-      report.missing = everyone() & ~version.seen;
+      if (version.used && !content.is_complete) {
+        see(slot, version.chunk, version.seen, content.since);
+      }
     }
+  }
+  for (std::uint32_t i = 0; i < rings_.size(); ++i) {
+    if (rings_[i] == nullptr || !rings_[i]->ring.is_open) continue;
+    const Ring& ring = rings_[i]->ring;
+    see(slots_count_ + i, ring.chunk, ring.there(ring.chunk),
+        rings_[i]->contents[ring.chunk % ring.depth].since);
   }
   return report;
 }

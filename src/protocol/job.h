@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "protocol/counters.h"
 #include "protocol/job_report.h"
 #include "protocol/outbox.h"
+#include "protocol/ring_rule.h"
 #include "protocol/slot_rule.h"
 #include "protocol/time.h"
 #include "round/combine.h"
@@ -31,6 +33,7 @@ struct JobTerms {
   std::size_t receive_buffer = 0;
   std::size_t memory_max = 0;     // for the job's slots
   SlotRule rule = &slot_rule;
+  RingRule ring_rule = &protocol::ring_rule;
 };
 
 class Job {
@@ -55,7 +58,8 @@ class Job {
   // nothing of it can go on then.
   [[nodiscard]] bool is_replaced_by(const wire::Header& header, const wire::Join& wish,
                                     Time now) const;
-  [[nodiscard]] std::size_t memory_size() const { return memory_.size(); }
+  // Of its slots and of all rings that it may use.
+  [[nodiscard]] std::size_t memory_size() const;
   [[nodiscard]] JobReport report() const;
 
  private:
@@ -65,7 +69,7 @@ class Job {
     std::uint32_t frame_size = 0;  // the largest that arrived
     Time heard{};
   };
-  // What a version of a slot holds beside its Version.
+  // What a version of a slot holds beside its Version, or a place of a ring.
   struct Content {
     bool is_complete = false;
     std::uint8_t flags = 0;
@@ -80,6 +84,13 @@ class Job {
   struct Slot {
     Version versions[2];
     Content contents[2];
+  };
+  // Made when its first frame comes: few jobs sum blocks.
+  struct RingSlot {
+    Ring ring;
+    std::array<Content, kRingDepth> contents;  // by place
+    std::vector<bool> present;                 // blocks of the open chunk
+    AlignedBuffer memory;                      // the results, then the open chunk's integers
   };
 
   [[nodiscard]] std::uint64_t everyone() const;
@@ -100,7 +111,8 @@ class Job {
   [[nodiscard]] const std::vector<std::uint16_t>* find_table(std::uint32_t name) const;
   bool find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out);
   static bool agrees(const wire::Frame& frame, const Content& content);
-  void tell_mismatch(const wire::Frame& frame, std::uint64_t seen, Outbox& out);
+  void tell_mismatch(const wire::Frame& frame, const Content& content, std::uint64_t seen,
+                     Outbox& out);
   void tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out);
   void take_in(const wire::Frame& frame, std::uint32_t side);
   void complete(std::uint32_t slot, std::uint32_t side, Outbox& out);
@@ -108,7 +120,26 @@ class Job {
   void tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out);
   void send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
                    std::uint8_t flags, Outbox& out);
+  void send_content(std::span<const Address> to, std::uint32_t slot, std::uint32_t chunk,
+                    const Content& content, std::span<const std::byte> payload, Outbox& out);
+  void tell_restored(const wire::Header& header, Outbox& out);
+
+  [[nodiscard]] bool is_ring(std::uint32_t slot) const;
+  [[nodiscard]] RingSlot* find_ring(std::uint32_t slot) const;
+  RingSlot& make_ring(std::uint32_t slot);
+  [[nodiscard]] std::span<std::byte> ring_room(RingSlot& slot, std::uint32_t chunk) const;
+  [[nodiscard]] std::span<std::byte> integers_of(RingSlot& slot) const;
+  void contribute_to_ring(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
+  void begin_in_ring(const wire::Frame& frame, const Reduction& what, RingSlot& slot, Time now);
+  void add_to_ring(const wire::Frame& frame, RingSlot& slot);
+  void complete_in_ring(std::uint32_t number, RingSlot& slot, Outbox& out);
+  void ask_ring(const wire::Header& header, Outbox& out);
+  void answer_from_ring(const wire::Header& header, RingSlot& slot, Outbox& out);
+  void restore_to_ring(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
+
   [[nodiscard]] std::size_t room_size() const;
+  [[nodiscard]] std::size_t slot_size() const;
+  [[nodiscard]] std::size_t ring_size() const;
   [[nodiscard]] std::span<std::byte> room(std::uint32_t slot, std::uint32_t side,
                                           std::uint32_t index);
 
@@ -127,6 +158,7 @@ class Job {
   std::array<Address, wire::kWorkersMax> addresses_{};  // of members
   std::map<std::uint32_t, std::vector<std::uint16_t>> tables_;
   std::vector<Slot> slots_;
+  std::vector<std::unique_ptr<RingSlot>> rings_;  // as many as slots, numbered behind them
   AlignedBuffer memory_;
   // Of contributions, in the order they were counted, for each version of each slot.
   std::vector<std::array<std::uint8_t, wire::kWorkersMax>> ranks_;

@@ -40,9 +40,13 @@ std::size_t Job::down_size_max_of(const wire::Frame& frame, const Reduction& wha
 bool Job::is_possible(const wire::Frame& frame, const Reduction& what) const {
   const wire::Header& header = frame.header;
   const std::size_t payload_max = frame_size_ - wire::kHeaderSize;
-  return header.slot < slots_count_ && frame.payload.size() <= payload_max &&
-         header.workers != 0 && (header.workers & ~everyone()) == 0 && what.count != 0 &&
-         check(what, workers_) && down_size_max(what, workers_) <= payload_max;
+  const bool has_place =
+      header.slot < slots_count_
+          ? header.next == 0
+          : is_ring(header.slot) && what.op == Op::block_sum && header.table == 0;
+  return has_place && frame.payload.size() <= payload_max && header.workers != 0 &&
+         (header.workers & ~everyone()) == 0 && what.count != 0 && check(what, workers_) &&
+         down_size_max(what, workers_) <= payload_max;
 }
 
 bool Job::agrees(const wire::Frame& frame, const Content& content) {
@@ -81,21 +85,25 @@ void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Ou
   }
   Reduction what;
   if (!find_reduction(frame, what, out)) return;
-  if (!is_possible(frame, what) || !check_up(what, frame.payload)) {
+  // Who has no block for a chunk of a ring sends no bytes.
+  const bool is_silent = is_ring(header.slot) && frame.payload.empty();
+  if (!is_possible(frame, what) || (!is_silent && !check_up(what, frame.payload))) {
     ++counters_.malformed;
+    return;
+  }
+  if (is_ring(header.slot)) {
+    contribute_to_ring(frame, what, now, out);
     return;
   }
   Slot& slot = slots_[header.slot];
   const std::uint32_t side = header.chunk % 2;
   const Version& version = slot.versions[side];
   if (version.used && version.chunk == header.chunk && !agrees(frame, slot.contents[side])) {
-    tell_mismatch(frame, version.seen, out);
+    tell_mismatch(frame, slot.contents[side], version.seen, out);
     return;
   }
   switch (terms_.rule(slot.versions, header.chunk, header.worker)) {
-    case Verdict::stale:
-      ++counters_.stale;
-      return;
+    case Verdict::stale: ++counters_.stale; return;
     case Verdict::again:
       ++counters_.again;
       answer(header, out);
@@ -107,8 +115,7 @@ void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Ou
                              .what = what,
                              .since = now};
       break;
-    case Verdict::next:
-      break;
+    case Verdict::next: break;
   }
   // A sum that is complete takes nothing in; only rules that count twice, which tests make, try.
   if (slot.contents[side].is_complete) return;
@@ -162,19 +169,25 @@ void Job::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
 
 void Job::send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
                       std::uint8_t flags, Outbox& out) {
-  const Content& content = slots_[slot].contents[side];
+  Content content = slots_[slot].contents[side];
   SLUICE_ASSERT(content.is_complete && slots_[slot].versions[side].used);
+  content.flags |= flags;
+  send_content(to, slot, slots_[slot].versions[side].chunk, content,
+               room(slot, side, workers_).first(content.result_size), out);
+}
+
+void Job::send_content(std::span<const Address> to, std::uint32_t slot, std::uint32_t chunk,
+                       const Content& content, std::span<const std::byte> payload, Outbox& out) {
   wire::Header header{.kind = wire::Kind::result,
-                      .flags = static_cast<std::uint8_t>(content.flags | flags),
+                      .flags = content.flags,
                       .epoch = epoch(),
                       .slot = static_cast<std::uint16_t>(slot),
-                      .chunk = slots_[slot].versions[side].chunk,
+                      .chunk = chunk,
                       .digest = content.digest,
                       .workers = content.only,
                       .what = content.what,
                       .table = content.table};
   header.what.table = {};
-  const auto payload = room(slot, side, workers_).first(content.result_size);
   send(header, payload, to, out);
   counters_.results += to.size();
   counters_.down_bytes += to.size() * payload.size();
@@ -183,6 +196,10 @@ void Job::send_result(std::span<const Address> to, std::uint32_t slot, std::uint
 void Job::ask(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
   if (!is_member(header.worker, from, now)) return;
+  if (is_ring(header.slot)) {
+    ask_ring(header, out);
+    return;
+  }
   if (header.slot >= slots_count_) {
     ++counters_.malformed;
     return;
@@ -247,17 +264,20 @@ void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbo
     ++counters_.malformed;
     return;
   }
+  if (is_ring(header.slot)) {
+    restore_to_ring(frame, what, now, out);
+    return;
+  }
   Slot& slot = slots_[header.slot];
   const std::uint32_t side = header.chunk % 2;
   Version& version = slot.versions[side];
   Content& content = slot.contents[side];
   const bool is_here = version.used && version.chunk == header.chunk;
   if (is_here && !agrees(frame, content)) {
-    tell_mismatch(frame, version.seen, out);
+    tell_mismatch(frame, content, version.seen, out);
     return;
   }
-  if ((is_here && !content.is_complete) || !version.used ||
-      is_later(header.chunk, version.chunk)) {
+  if ((is_here && !content.is_complete) || !version.used || is_later(header.chunk, version.chunk)) {
     const std::uint64_t waiting = is_here ? version.seen : 0;
     version = {.used = true, .chunk = header.chunk, .seen = everyone()};
     content = {.is_complete = true,
@@ -275,6 +295,10 @@ void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbo
       send_result(address_of(worker), header.slot, side, wire::kRepeated, out);
     }
   }
+  tell_restored(header, out);
+}
+
+void Job::tell_restored(const wire::Header& header, Outbox& out) {
   ++counters_.control;
   send({.kind = wire::Kind::restored,
         .worker = header.worker,
@@ -290,11 +314,16 @@ std::size_t Job::room_size() const {
   return round_up<std::size_t>(frame_size_ - wire::kHeaderSize, kAlignment);
 }
 
+std::size_t Job::slot_size() const { return 2 * (std::size_t{workers_} + 1) * room_size(); }
+
+std::size_t Job::ring_size() const { return (std::size_t{kRingDepth} + 1) * room_size(); }
+
+std::size_t Job::memory_size() const { return memory_.size() + rings_.size() * ring_size(); }
+
 // Of the contribution that was counted as number `index`, or of the result behind them all.
 std::span<std::byte> Job::room(std::uint32_t slot, std::uint32_t side, std::uint32_t index) {
   SLUICE_DASSERT(slot < slots_count_ && side < 2 && index <= workers_);
-  const std::size_t number =
-      (std::size_t{2} * slot + side) * (std::size_t{workers_} + 1) + index;
+  const std::size_t number = (std::size_t{2} * slot + side) * (std::size_t{workers_} + 1) + index;
   return memory_.bytes().subspan(number * room_size(), room_size());
 }
 

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/random.h"
 #include "protocol/assembly.h"
+#include "protocol/ring_rule.h"
 
 namespace sluice::protocol {
 namespace {
@@ -17,6 +18,9 @@ namespace {
 constexpr std::array<std::uint32_t, 5> kFrameSizes{8952, 4048, 1452, 1372, 1232};
 // Nobody answers them, and slots stay leased if none arrives.
 constexpr std::size_t kLeaves = 3;
+// A ring keeps one item at a time on its way, as a slot does. Fewer of them are used more often
+// each, and silence pays from the second use on.
+constexpr std::uint32_t kSlotsPerRing = 4;
 constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(500);
@@ -26,9 +30,9 @@ constexpr Time kJoinMost = std::chrono::milliseconds(500);
 Link::Link(const LinkOptions& options) : options_(options) {
   SLUICE_ASSERT(options.workers >= 1 && options.workers <= wire::kWorkersMax);
   SLUICE_ASSERT(options.rank < options.workers && options.channels >= 1);
-  SLUICE_ASSERT(options.slots >= options.channels && options.slots <= 65535);
+  SLUICE_ASSERT(options.slots >= options.channels && options.slots <= 32768);
   SLUICE_ASSERT(options.frame_size >= wire::kHeaderSize + kPayloadMin);
-  channels_.resize(options.channels);
+  channels_.resize(std::size_t{2} * options.channels);
   add_join(options.slots, options.frame_size);
   for (const std::uint32_t size : kFrameSizes) {
     if (size < options.frame_size) add_join(options.slots, size);
@@ -88,21 +92,26 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
     return;
   }
   slots_per_channel_ = welcome.slots / options_.channels;
-  const std::size_t slots = std::size_t{slots_per_channel_} * options_.channels;
-  slots_.resize(slots);
-  results_ = AlignedBuffer(slots * (welcome.frame_size - wire::kHeaderSize));
+  rings_per_channel_ = std::max(1u, slots_per_channel_ / kSlotsPerRing);
+  const std::size_t rings = std::size_t{rings_per_channel_} * options_.channels;
+  slots_.resize(welcome.slots + rings);
+  kept_.resize(welcome.slots + rings * kRingDepth);
+  results_ = AlignedBuffer(welcome.slots * (welcome.frame_size - wire::kHeaderSize));
   reset_queues();
 }
 
 // The aggregator knows nothing: hands back what others may not have yet, sends everything again.
 void Link::open_again() {
   restores_ = 0;
+  for (Kept& kept : kept_) {
+    kept.to_restore = kept.has;
+    kept.restore_sent = -kNever;
+    restores_ += kept.to_restore ? 1 : 0;
+  }
   reset_queues();
   for (std::uint32_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
-    slot.to_restore = slot.has_result;
-    slot.restore_sent = -kNever;
-    restores_ += slot.to_restore ? 1 : 0;
+    slot.is_announced = false;
     if (!slot.busy) continue;
     slot.sends = 0;
     slot.in_vain = 0;
@@ -187,18 +196,18 @@ void Link::send_tables(std::span<Outgoing> out, std::size_t& count) {
 
 void Link::send_restores(Time now, std::span<Outgoing> out, std::size_t& count) {
   if (restores_ == 0) return;
-  for (std::uint32_t index = 0; index < slots_.size() && count < out.size(); ++index) {
-    Slot& slot = slots_[index];
-    if (!slot.to_restore || now < slot.restore_sent + round_trip_.timeout(2)) continue;
-    send_result_back(index, out[count++]);
-    slot.restore_sent = now;
+  for (std::size_t i = 0; i < kept_.size() && count < out.size(); ++i) {
+    Kept& kept = kept_[i];
+    if (!kept.to_restore || now < kept.restore_sent + round_trip_.timeout(2)) continue;
+    send_result_back(i, out[count++]);
+    kept.restore_sent = now;
   }
 }
 
-void Link::send_result_back(std::uint32_t index, Outgoing& out) {
-  wire::Header header = slots_[index].result;
+void Link::send_result_back(std::size_t kept, Outgoing& out) {
+  wire::Header header = kept_[kept].header;
   header.kind = wire::Kind::restore;
-  fill(out, header, result_room(index).first(slots_[index].result_size));
+  fill(out, header, result_room(kept).first(kept_[kept].size));
 }
 
 // Nothing is on its way that would be answered anyway.
@@ -206,8 +215,8 @@ bool Link::may_watch() const { return is_watching_ && busy_ == 0 && restores_ ==
 
 void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
   if (!may_watch() || now < heard_ + kWatch || count == out.size()) return;
-  if (slot_last_ != SlotQueue::kNone && slots_[slot_last_].has_result) {
-    send_result_back(slot_last_, out[count++]);
+  if (kept_last_ && kept_[*kept_last_].has) {
+    send_result_back(*kept_last_, out[count++]);
   } else {
     fill(out[count++], {.kind = wire::Kind::join}, std::as_bytes(std::span(joins_.front())));
   }
@@ -222,8 +231,8 @@ Time Link::wake() const {
   Time wake = wake_for_items();
   if (may_watch()) wake = std::min(wake, heard_ + kWatch);
   if (restores_ == 0) return wake;
-  for (const Slot& slot : slots_) {
-    if (slot.to_restore) wake = std::min(wake, slot.restore_sent + round_trip_.timeout(2));
+  for (const Kept& kept : kept_) {
+    if (kept.to_restore) wake = std::min(wake, kept.restore_sent + round_trip_.timeout(2));
   }
   return wake;
 }
@@ -265,11 +274,7 @@ std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time n
       take_need(header.table, now);
       break;
     case wire::Kind::restored:
-      if (header.slot < slots_.size() && slots_[header.slot].to_restore &&
-          slots_[header.slot].result.chunk == header.chunk) {
-        slots_[header.slot].to_restore = false;
-        --restores_;
-      }
+      take_restored(header);
       break;
     case wire::Kind::gone:
       lose(now);

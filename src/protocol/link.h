@@ -4,9 +4,13 @@
 // that an item becomes depends on the items before it alone, alike on all workers. An item waits
 // until the one before it in its slot has its result.
 //
-// What is not answered in time, or later than three items that were sent after it, is asked about:
-// a frame without payload. The aggregator answers with the result, or says who is there; a
-// contribution is sent again when its own worker is not.
+// Sparse items have rings instead of slots (ring_rule.h). A worker that has nothing for an item
+// keeps silent where it has said so before, and waits for the result all the same; results may come
+// before it is the item's turn. It speaks every few items, to acknowledge.
+//
+// What is not answered in time, or later than three items of its channel that were sent after it
+// (of the last ones: eight of any), is asked about: a frame without payload. The aggregator answers
+// with the result, or says who is there; a contribution is sent again when its own worker is not.
 #pragma once
 
 #include <array>
@@ -52,6 +56,7 @@ struct Item {
   std::uint32_t channel = 0;
   std::uint32_t piece = 0;
   std::uint64_t order = 0;  // among channels: the least goes first
+  bool is_sparse = false;   // a block_sum; where `up` is empty, this worker has nothing for it
 };
 
 struct Outgoing {
@@ -95,7 +100,8 @@ class Link {
   [[nodiscard]] Time wake() const;
 
   // In the same order on all workers, per channel. What the item names stays put until its result
-  // has come.
+  // has come. All sparse items that follow each other are put before the next send(): what a worker
+  // says about one depends on those behind it.
   void put(const Item& item);
   // Forgets all items: their memory is not looked at any more.
   void drop_items();
@@ -132,10 +138,18 @@ class Link {
     Time begun{};  // sent first
     Time sent{};   // sent, asked about or heard of last
     std::uint64_t seen = 0;  // who was there when the aggregator last said so
-    // The last result, for an aggregator that loses its memory.
-    bool has_result = false;
-    wire::Header result;
-    std::uint32_t result_size = 0;
+    std::uint32_t channel = 0;  // of its own
+    // Of a ring.
+    std::uint64_t uses = 0;       // items that had their turn
+    bool is_announced = false;    // since the aggregator began to remember
+    std::uint32_t announced = 0;  // up to which it knows what this worker has
+    std::uint32_t spoken = 0;     // the last chunk that it heard about
+  };
+  // A result, for an aggregator that loses its memory: the last of a slot, the last few of a ring.
+  struct Kept {
+    bool has = false;
+    wire::Header header;
+    std::uint32_t size = 0;
     bool to_restore = false;
     Time restore_sent{};
   };
@@ -143,11 +157,15 @@ class Link {
     std::span<const std::uint16_t> entries;
     Time sent = -kNever;
   };
+  struct Queued {
+    Item item;
+    bool is_answered = false;  // before its turn
+  };
   struct Channel {
     std::uint64_t begun = 0;    // items that are or were in slots
     std::uint64_t checked = 0;  // of these, found to be answered or overtaken
     std::uint64_t oldest = 0;   // all before it are answered
-    std::vector<Item> queue;  // those that are not
+    std::vector<Queued> queue;  // those that are not
     std::size_t queue_first = 0;
   };
 
@@ -160,8 +178,17 @@ class Link {
   std::optional<Arrived> take_result(const wire::Frame& frame, Time now);
   void take_wait(const wire::Frame& frame, Time now);
   [[nodiscard]] bool is_waited_for(const wire::Header& header) const;
-  void keep_result(Slot& slot, std::uint32_t index, const wire::Frame& frame);
-  [[nodiscard]] std::span<std::byte> result_room(std::uint32_t slot);
+  void keep_result(std::uint32_t slot, const wire::Frame& frame);
+  [[nodiscard]] std::size_t kept_of(std::uint32_t slot, std::uint32_t chunk) const;
+  [[nodiscard]] std::span<std::byte> result_room(std::size_t kept);
+  void take_restored(const wire::Header& header);
+
+  [[nodiscard]] bool is_ring(std::uint32_t slot) const { return slot >= terms_.slots; }
+  [[nodiscard]] bool must_speak(const Slot& slot, const Item& item) const;
+  [[nodiscard]] std::uint32_t next_of(std::uint32_t index) const;
+  void wait_in_silence(std::uint32_t index, Time now);
+  [[nodiscard]] Queued* find_early(const wire::Header& header, std::uint64_t& number);
+  std::optional<Arrived> take_early(const wire::Frame& frame);
 
   void send_joins(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_tables(std::span<Outgoing> out, std::size_t& count);
@@ -170,6 +197,7 @@ class Link {
   void send_asks(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_again(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_new(Time now, std::span<Outgoing> out, std::size_t& count);
+  void begin_item(std::uint32_t channel, std::uint32_t index, Time now);
   void send_item(std::uint32_t index, Time now, Outgoing& out);
   void send_ask(std::uint32_t index, Time now, Outgoing& out);
   void take_off(std::uint32_t index);
@@ -181,10 +209,11 @@ class Link {
   void take_need(std::uint32_t table, Time now);
   void fill(Outgoing& out, wire::Header header, std::span<const std::byte> payload);
   [[nodiscard]] bool may_watch() const;
-  void send_result_back(std::uint32_t index, Outgoing& out);
+  void send_result_back(std::size_t kept, Outgoing& out);
   [[nodiscard]] std::optional<std::uint32_t> next_channel() const;
   [[nodiscard]] bool is_oldest(const Slot& slot);
   void find_overtaken(std::uint32_t number, std::uint64_t answered);
+  void find_last_overtaken(std::uint64_t answered);
   [[nodiscard]] std::uint32_t slot_of(std::uint32_t channel, std::uint64_t number) const;
   [[nodiscard]] Time due(unsigned level) const;
   [[nodiscard]] Time wake_for_items() const;
@@ -205,19 +234,22 @@ class Link {
   std::vector<std::string> joins_;  // one of every size that is tried, the largest first
 
   std::uint32_t slots_per_channel_ = 0;
-  std::vector<Slot> slots_;
-  std::vector<Channel> channels_;
-  AlignedBuffer results_;
+  std::uint32_t rings_per_channel_ = 0;
+  std::vector<Slot> slots_;        // rings behind those that are leased
+  std::vector<Channel> channels_;  // of slots, then of rings
+  std::vector<Kept> kept_;         // of slots, then of rings, each as deep as it is
+  AlignedBuffer results_;          // of slots
+  AlignedBuffer ring_results_;     // made for the first sparse item
   Timers timers_;             // of contributions that were sent
   std::uint32_t flying_ = 0;  // of these, those of which nothing is known
   std::uint32_t busy_ = 0;    // slots
   SlotQueue asks_;            // those to ask about at once
   SlotQueue again_;           // contributions that have to be sent again
   std::uint64_t serial_next_ = 1;
-  std::uint32_t restores_ = 0;  // slots to restore
+  std::uint32_t restores_ = 0;  // results to restore
   bool is_watching_ = false;
   Time heard_{};        // from the aggregator, or asked
-  std::uint32_t slot_last_ = SlotQueue::kNone;  // that got a result
+  std::optional<std::size_t> kept_last_;  // the latest result
   RoundTrip round_trip_;
   Congestion congestion_;
   Pace pace_;

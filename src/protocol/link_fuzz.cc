@@ -43,7 +43,7 @@ Bytes datagram_from(FuzzedDataProvider& data) {
       .flags = data.ConsumeIntegralInRange<std::uint8_t>(0, 3),
       .job = data.ConsumeIntegralInRange<std::uint64_t>(0, 15) == 0 ? kJob + 1 : kJob,
       .epoch = data.PickValueInArray<std::uint32_t>({1, 1, 1, 3, 0}),
-      .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, kSlots),
+      .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, kSlots + 2),  // two of them rings
       .chunk = data.ConsumeIntegralInRange<std::uint32_t>(0, 4),
       .digest = data.ConsumeIntegralInRange<std::uint64_t>(0, 20),
       .workers = data.ConsumeIntegralInRange<std::uint64_t>(0, 7),
@@ -103,12 +103,16 @@ class Driver {
     if (!link_.was_open() || number_ == 20) return;
     Reduction what{.op = Op::lane_sum, .bits = 2, .count = 16};
     if (number_ % 3 == 0) what.table = kTable;
+    const bool is_sparse = number_ % 8 >= 4;
+    if (is_sparse) what = {.op = Op::block_sum, .bits = 8, .count = 8, .grain = 8};
+    const bool is_silent = is_sparse && number_ % 4 >= 1;
     link_.put({.what = what,
-               .up = up_,
+               .up = is_silent ? std::span<const std::byte>() : std::span<const std::byte>(up_),
                .only = 3,
                .digest = number_,
                .channel = number_ % 2,
-               .piece = number_});
+               .piece = number_,
+               .is_sparse = is_sparse});
     waiting_.insert(number_++);
   }
   void receive(const Bytes& datagram) {

@@ -4,12 +4,16 @@
 #include "base/assert.h"
 #include "protocol/link.h"
 #include "protocol/non_finite.h"
+#include "protocol/ring_rule.h"
 
 namespace sluice::protocol {
 namespace {
 
 // Results of later items of a channel after which one is asked about.
 constexpr std::uint64_t kOvertakenBy = 3;
+// The last items of a channel have few behind them; results of so many frames of any channel that
+// were sent later do as well.
+constexpr std::uint64_t kOvertakenByAny = 8;
 // Times that one is asked about before pauses grow.
 constexpr std::uint32_t kOften = 4;
 // Doublings that pauses begin with for one that the aggregator has.
@@ -20,13 +24,17 @@ constexpr Time kQueueMost = std::chrono::milliseconds(2);
 }  // namespace
 
 void Link::put(const Item& item) {
-  SLUICE_ASSERT(item.channel < channels_.size() && was_open());
-  Channel& channel = channels_[item.channel];
+  SLUICE_ASSERT(item.channel < options_.channels && was_open());
+  Channel& channel = channels_[item.channel + (item.is_sparse ? options_.channels : 0)];
+  if (item.is_sparse) {
+    SLUICE_ASSERT(item.what.op == Op::block_sum);
+    grow(ring_results_, (kept_.size() - terms_.slots) * (terms_.frame_size - wire::kHeaderSize));
+  }
   if (channel.queue_first == channel.queue.size()) {
     channel.queue.clear();
     channel.queue_first = 0;
   }
-  channel.queue.push_back(item);
+  channel.queue.push_back({item});
   if (item.what.table.empty()) return;
   tables_[wire::table_name(item.what.table)].entries = item.what.table;
 }
@@ -55,14 +63,18 @@ void Link::reset_queues() {
 // --- slots ---
 
 std::uint32_t Link::slot_of(std::uint32_t channel, std::uint64_t number) const {
-  return channel * slots_per_channel_ + static_cast<std::uint32_t>(number % slots_per_channel_);
+  const bool is_sparse = channel >= options_.channels;
+  const std::uint32_t each = is_sparse ? rings_per_channel_ : slots_per_channel_;
+  const std::uint32_t first =
+      is_sparse ? terms_.slots + (channel - options_.channels) * each : channel * each;
+  return first + static_cast<std::uint32_t>(number % each);
 }
 
 // What was overtaken is there, or soon will be: it is asked about often at first. What is held
 // waits for others, and if its result gets lost the next ones overtake it.
 unsigned Link::doublings(const Slot& slot) {
   if (slot.is_overtaken) return std::max(slot.in_vain, kOften) - kOften;
-  return slot.in_vain + (slot.is_held ? kSeldom : 0);
+  return slot.in_vain + (slot.is_held && slot.seen != 0 ? kSeldom : 0);
 }
 
 // Out of every queue.
@@ -98,7 +110,7 @@ std::optional<std::uint32_t> Link::next_channel() const {
   for (std::uint32_t number = 0; number < channels_.size(); ++number) {
     const Channel& channel = channels_[number];
     if (channel.queue_first == channel.queue.size()) continue;
-    const std::uint64_t order = channel.queue[channel.queue_first].order;
+    const std::uint64_t order = channel.queue[channel.queue_first].item.order;
     if ((best && order >= least) || slots_[slot_of(number, channel.begun)].busy) continue;
     best = number;
     least = order;
@@ -110,24 +122,40 @@ void Link::send_new(Time now, std::span<Outgoing> out, std::size_t& count) {
   while (count < out.size() && has_room() && pace_.room(now) != 0) {
     const auto number = next_channel();
     if (!number) return;
-    Channel& channel = channels_[*number];
-    const std::uint32_t index = slot_of(*number, channel.begun);
-    Slot& slot = slots_[index];
-    SLUICE_DASSERT(!slot.busy);
-    slot.busy = true;
-    ++busy_;
-    slot.item = channel.queue[channel.queue_first++];
-    ++slot.chunk;
-    slot.sends = 0;
-    slot.in_vain = 0;
-    slot.seen = 0;
-    slot.was_asked = false;
-    slot.was_held = false;
-    slot.is_overtaken = false;
-    slot.begun = now;
-    slot.number = channel.begun++;
-    send_item(index, now, out[count++]);
+    const std::uint32_t index = slot_of(*number, channels_[*number].begun);
+    begin_item(*number, index, now);
+    const Slot& slot = slots_[index];
+    if (!slot.busy) continue;
+    if (is_ring(index) && !must_speak(slot, slot.item)) {
+      wait_in_silence(index, now);
+    } else {
+      send_item(index, now, out[count++]);
+    }
   }
+}
+
+// Gives the slot to the channel's next item, unless that has its result already.
+void Link::begin_item(std::uint32_t number, std::uint32_t index, Time now) {
+  Channel& channel = channels_[number];
+  Slot& slot = slots_[index];
+  SLUICE_DASSERT(!slot.busy);
+  const Queued& queued = channel.queue[channel.queue_first++];
+  ++slot.chunk;
+  ++slot.uses;
+  slot.channel = number;
+  slot.number = channel.begun++;
+  if (queued.is_answered) return;
+  slot.busy = true;
+  ++busy_;
+  slot.item = queued.item;
+  slot.sends = 0;
+  slot.asks = 0;
+  slot.in_vain = 0;
+  slot.seen = 0;
+  slot.was_asked = false;
+  slot.was_held = false;
+  slot.is_overtaken = false;
+  slot.begun = now;
 }
 
 void Link::send_again(Time now, std::span<Outgoing> out, std::size_t& count) {
@@ -149,6 +177,12 @@ void Link::send_item(std::uint32_t index, Time now, Outgoing& out) {
                       .what = item.what,
                       .table = item.what.table.empty() ? 0 : wire::table_name(item.what.table)};
   header.what.table = {};
+  if (is_ring(index)) {
+    header.next = next_of(index);
+    slot.is_announced = true;
+    slot.announced = header.next;
+    slot.spoken = slot.chunk;
+  }
   if (is_non_finite(item.what.op, item.up)) header.flags |= wire::kNonFinite;
   fill(out, header, item.up);
   counters_.retransmits += slot.sends != 0 ? 1 : 0;
@@ -172,6 +206,7 @@ void Link::send_ask(std::uint32_t index, Time now, Outgoing& out) {
         .digest = slot.item.digest},
        {});
   ++counters_.asks;
+  slot.spoken = slot.chunk;
   ++slot.asks;
   ++slot.in_vain;
   slot.was_asked = true;
@@ -226,10 +261,7 @@ bool Link::is_waited_for(const wire::Header& header) const {
 
 std::optional<Arrived> Link::take_result(const wire::Frame& frame, Time now) {
   const wire::Header& header = frame.header;
-  if (!is_waited_for(header)) {
-    ++counters_.ignored;
-    return std::nullopt;
-  }
+  if (!is_waited_for(header)) return take_early(frame);
   Slot& slot = slots_[header.slot];
   const bool is_repeated = (header.flags & wire::kRepeated) != 0;
   learn(slot, is_repeated, now);
@@ -239,9 +271,11 @@ std::optional<Arrived> Link::take_result(const wire::Frame& frame, Time now) {
   const Item item = slot.item;
   slot.item = {};
   ++counters_.results;
-  slot_last_ = header.slot;
-  keep_result(slot, header.slot, frame);
-  if (slot.sends == 1 && !is_repeated) find_overtaken(item.channel, slot.number);
+  keep_result(header.slot, frame);
+  if (slot.sends <= 1 && !is_repeated) {
+    find_overtaken(slot.channel, slot.number);
+    find_last_overtaken(slot.serial);
+  }
   return Arrived{item.channel, item.piece, frame.payload, header.workers,
                  (header.flags & wire::kNonFinite) != 0};
 }
@@ -252,6 +286,7 @@ void Link::learn(const Slot& slot, bool is_repeated, Time now) {
     congestion_.lost(slot.serial, serial_next_);
     return;
   }
+  if (slot.sends == 0) return;  // silent
   // Only of frames that were sent once is it known which of them was answered, and who waits for
   // others learns about these. One that was asked about came late, but how much of that is the
   // network's is not known: it counts for as much as makes the next time-out longer.
@@ -271,13 +306,28 @@ void Link::learn(const Slot& slot, bool is_repeated, Time now) {
 // too, where none is lost. Once for each: after that only time tells.
 void Link::find_overtaken(std::uint32_t number, std::uint64_t answered) {
   Channel& channel = channels_[number];
-  for (; channel.checked + kOvertakenBy <= answered; ++channel.checked) {
+  for (; channel.checked + kOvertakenBy <= answered && channel.checked < channel.begun;
+       ++channel.checked) {
     const std::uint32_t index = slot_of(number, channel.checked);
     Slot& slot = slots_[index];
     if (!slot.busy || slot.number != channel.checked || !timers_.has(index)) continue;
     slot.is_overtaken = true;
     if (!asks_.has(index)) asks_.push(index);
   }
+}
+
+// Of those that nothing was heard of since they were sent, the one that was sent first.
+void Link::find_last_overtaken(std::uint64_t answered) {
+  const std::uint32_t index = timers_.first(0);
+  if (index == SlotQueue::kNone) return;
+  Slot& slot = slots_[index];
+  const Channel& channel = channels_[slot.channel];
+  const bool is_last = channel.queue_first == channel.queue.size() &&
+                       slot.number + kOvertakenBy >= channel.begun;
+  const bool is_late = slot.serial + kOvertakenByAny <= answered;
+  if (!is_last || !is_late || slot.is_overtaken || slot.is_held) return;
+  slot.is_overtaken = true;
+  if (!asks_.has(index)) asks_.push(index);
 }
 
 void Link::take_wait(const wire::Frame& frame, Time now) {
@@ -294,8 +344,8 @@ void Link::take_wait(const wire::Frame& frame, Time now) {
   const bool is_there = (header.workers >> options_.rank & 1) != 0;
   if (is_there) {
     hold(header.slot, now);
-  } else if (!slot.is_held && slot.asks != 0) {
-    congestion_.lost(slot.serial, serial_next_);
+  } else if ((!slot.is_held || slot.sends == 0) && slot.asks != 0) {
+    if (slot.sends != 0) congestion_.lost(slot.serial, serial_next_);
     take_off(header.slot);
     again_.push(header.slot);
   }
@@ -303,9 +353,9 @@ void Link::take_wait(const wire::Frame& frame, Time now) {
 
 // Of those in its channel's slots that were sent and are not known to be lost.
 bool Link::is_oldest(const Slot& slot) {
-  Channel& channel = channels_[slot.item.channel];
+  Channel& channel = channels_[slot.channel];
   for (std::uint64_t number = channel.oldest; number < slot.number; ++number) {
-    const std::uint32_t index = slot_of(slot.item.channel, number);
+    const std::uint32_t index = slot_of(slot.channel, number);
     const bool is_here = slots_[index].busy && slots_[index].number == number;
     if (is_here && timers_.has(index)) return false;
     if (!is_here && number == channel.oldest) ++channel.oldest;
@@ -329,24 +379,43 @@ void Link::take_need(std::uint32_t table, Time now) {
   }
 }
 
-std::span<std::byte> Link::result_room(std::uint32_t slot) {
-  const std::size_t size = terms_.frame_size - wire::kHeaderSize;
-  return results_.bytes().subspan(slot * size, size);
+// --- results, for an aggregator that loses its memory ---
+
+std::size_t Link::kept_of(std::uint32_t slot, std::uint32_t chunk) const {
+  SLUICE_DASSERT(slot < slots_.size());
+  if (!is_ring(slot)) return slot;
+  return terms_.slots + std::size_t{slot - terms_.slots} * kRingDepth + chunk % kRingDepth;
 }
 
-void Link::keep_result(Slot& slot, std::uint32_t index, const wire::Frame& frame) {
-  SLUICE_DASSERT(index < slots_.size());
+std::span<std::byte> Link::result_room(std::size_t kept) {
+  const std::size_t size = terms_.frame_size - wire::kHeaderSize;
+  return kept < terms_.slots ? results_.bytes().subspan(kept * size, size)
+                             : ring_results_.bytes().subspan((kept - terms_.slots) * size, size);
+}
+
+void Link::keep_result(std::uint32_t slot, const wire::Frame& frame) {
+  const std::size_t index = kept_of(slot, frame.header.chunk);
+  Kept& kept = kept_[index];
   const auto room = result_room(index);
-  slot.has_result = frame.payload.size() <= room.size();
-  if (!slot.has_result) return;
-  slot.result = frame.header;
-  slot.result.flags &= static_cast<std::uint8_t>(~wire::kRepeated);
-  slot.result_size = static_cast<std::uint32_t>(frame.payload.size());
+  kept_last_ = index;
+  kept.has = frame.payload.size() <= room.size();
+  if (!kept.has) return;
+  kept.header = frame.header;
+  kept.header.flags &= static_cast<std::uint8_t>(~wire::kRepeated);
+  kept.size = static_cast<std::uint32_t>(frame.payload.size());
   std::copy(frame.payload.begin(), frame.payload.end(), room.begin());
-  if (slot.to_restore) {
-    slot.to_restore = false;
+  if (kept.to_restore) {
+    kept.to_restore = false;
     --restores_;
   }
+}
+
+void Link::take_restored(const wire::Header& header) {
+  if (header.slot >= slots_.size()) return;
+  Kept& kept = kept_[kept_of(header.slot, header.chunk)];
+  if (!kept.to_restore || kept.header.chunk != header.chunk) return;
+  kept.to_restore = false;
+  --restores_;
 }
 
 }  // namespace sluice::protocol

@@ -352,5 +352,24 @@ TEST_F(LinkTest, ATableIsSentWhenAskedForAndWhatNeedsItBehindIt) {
   EXPECT_TRUE(send(milliseconds(1)).empty()) << "the second of both had asked, too";
 }
 
+TEST_F(LinkTest, TheLastOfAChannelIsOvertakenByOthers) {
+  link_ = Link(options_of(2));
+  open(32, 64);
+  link_.put(item_of(0, 0));
+  for (std::uint32_t i = 0; i < 9; ++i) link_.put(item_of(i, 1));
+  ASSERT_EQ(send(Time{0}).size(), 10u);
+  for (std::uint16_t i = 0; i < 7; ++i) {
+    ASSERT_TRUE(hear(result(static_cast<std::uint16_t>(16 + i), 1, 1000u + i), Time{0}, kDown));
+    EXPECT_TRUE(send(Time{0}).empty()) << "after " << i;
+  }
+  ASSERT_TRUE(hear(result(16 + 7, 1, 1007), Time{0}, kDown));
+  const auto seen = send(Time{0});
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].header.kind, Kind::ask);
+  EXPECT_EQ(seen[0].header.slot, 0);
+  ASSERT_TRUE(hear(result(16 + 8, 1, 1008), Time{0}, kDown));
+  EXPECT_TRUE(send(Time{0}).empty()) << "once";
+}
+
 }  // namespace
 }  // namespace sluice::protocol

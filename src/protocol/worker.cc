@@ -31,7 +31,7 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
   SLUICE_ASSERT(options.aggregators >= 1 && options.link.channels >= 1);
   for (std::uint32_t i = 0; i < options.aggregators; ++i) links_.emplace_back(options.link);
   for (std::uint32_t i = 0; i < options.link.channels; ++i) {
-    channels_.emplace_back(options.link.workers);
+    channels_.emplace_back(options.link.workers, options.link.rank);
   }
 }
 
@@ -116,7 +116,8 @@ void Worker::distribute(std::uint32_t number) {
                         .digest = digest_of_piece(channel.ticket, channel.step, pieces[i], i),
                         .channel = number,
                         .piece = static_cast<std::uint32_t>(i),
-                        .order = order});
+                        .order = order,
+                        .is_sparse = pieces[i].is_sparse});
   }
 }
 

@@ -57,7 +57,7 @@ class Worker {
 
  private:
   struct Channel {
-    explicit Channel(std::uint32_t workers) : assembly(workers) {}
+    Channel(std::uint32_t workers, std::uint32_t rank) : assembly(workers, rank) {}
     Assembly assembly;
     bool busy = false;
     bool ready = false;

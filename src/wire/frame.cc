@@ -41,7 +41,7 @@ constexpr std::size_t kDownAt = 50;
 constexpr std::size_t kExtraAt = 51;
 constexpr std::size_t kCountAt = 52;
 constexpr std::size_t kGrainAt = 56;
-constexpr std::size_t kReservedAt = 60;
+constexpr std::size_t kNextAt = 60;
 constexpr std::size_t kTagAt = 64;
 
 static_assert(kTagAt + kTagSize == kHeaderSize, "the tag ends the header");
@@ -56,14 +56,15 @@ enum Use : unsigned {
   kUsesWorkers = 8,
   kUsesTable = 16,
   kUsesReduction = 32,  // and the flags
-  kUsesAll = 63,
+  kUsesNext = 64,
+  kUsesSum = 63,  // all but the last
 };
 
 constexpr unsigned uses_of(Kind kind) {
   switch (kind) {
-    case Kind::contribution:
+    case Kind::contribution: return kUsesSum | kUsesNext;
     case Kind::result:
-    case Kind::restore: return kUsesAll;
+    case Kind::restore: return kUsesSum;
     case Kind::wait: return kUsesEpoch | kUsesSlot | kUsesDigest | kUsesWorkers;
     case Kind::restored: return kUsesEpoch | kUsesSlot;
     case Kind::ask: return kUsesEpoch | kUsesSlot | kUsesDigest;
@@ -95,7 +96,8 @@ constexpr std::array kFields{
     Field{kUsesTable, kTableAt, 4, "a table's name in a frame of a kind without"},
     Field{kUsesDigest, kDigestAt, 8, "a digest in a frame of a kind without"},
     Field{kUsesWorkers, kWorkersAt, 8, "workers in a frame of a kind without"},
-    Field{kUsesReduction, kOpAt, kReservedAt - kOpAt, "a reduction in a frame of a kind without"},
+    Field{kUsesReduction, kOpAt, kNextAt - kOpAt, "a reduction in a frame of a kind without"},
+    Field{kUsesNext, kNextAt, 4, "a next chunk in a frame of a kind without"},
 };
 
 constexpr bool is_kind(std::uint8_t number) {
@@ -145,7 +147,6 @@ Status check_envelope(Bytes datagram) {
 Status check_header(std::span<const std::byte, kHeaderSize> header) {
   const auto number = load_le<std::uint8_t>(header, kKindAt);
   if (!is_kind(number)) return malformed("unknown kind");
-  if (!all_zero(header.subspan<kReservedAt, 4>())) return malformed("reserved bytes are not zero");
   const unsigned uses = uses_of(static_cast<Kind>(number));
   for (const Field& field : kFields) {
     if ((uses & field.use) == 0 && !all_zero(header.subspan(field.at, field.size))) {
@@ -185,6 +186,7 @@ Header read_header(std::span<const std::byte, kHeaderSize> from) {
   header.digest = load_le<std::uint64_t>(from, kDigestAt);
   header.workers = load_le<std::uint64_t>(from, kWorkersAt);
   header.table = load_le<std::uint32_t>(from, kTableAt);
+  header.next = load_le<std::uint32_t>(from, kNextAt);
   // Zeros would be a lane_sum of no bits; where there is no reduction the default stands.
   if ((uses_of(header.kind) & kUsesReduction) == 0) return header;
   header.what.op = static_cast<Op>(load_le<std::uint8_t>(from, kOpAt));
@@ -280,6 +282,7 @@ void write_header(const Header& header, std::span<const std::byte> payload,
   store_le<std::uint8_t>(into, kExtraAt, header.what.extra);
   store_le<std::uint32_t>(into, kCountAt, header.what.count);
   store_le<std::uint32_t>(into, kGrainAt, header.what.grain);
+  store_le<std::uint32_t>(into, kNextAt, header.next);
   const unsigned uses = uses_of(header.kind);
   for (const Field& field : kFields) {
     if ((uses & field.use) != 0) continue;

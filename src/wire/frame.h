@@ -11,7 +11,7 @@
 
 namespace sluice::wire {
 
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::size_t kHeaderSize = 80;
 inline constexpr std::size_t kFrameSizeMin = 576;    // what a worker must be able to carry
 inline constexpr std::size_t kFrameSizeMax = 65507;  // of a UDP datagram over IPv4
@@ -52,6 +52,7 @@ struct Header {
   std::uint64_t workers = 0;  // contribution: whom to count; result: counted; wait, welcome: here
   Reduction what = {};        // of this chunk's lanes alone; its table is not here but in `table`
   std::uint32_t table = 0;    // names a table of the job, 0: none
+  std::uint32_t next = 0;     // contribution to a ring: the sender's next chunk there; else 0
 };
 
 struct Frame {

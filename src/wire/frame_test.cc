@@ -83,7 +83,7 @@ Header topmost() {
   header.flags = kNonFinite;
   header.worker = 63;
   header.job = header.digest = ~std::uint64_t{0};
-  header.epoch = header.chunk = header.table = ~0u;
+  header.epoch = header.chunk = header.table = header.next = ~0u;
   header.slot = 0xFFFF;
   header.what = {Op::f16_sum, 255, Down::round, 255, ~0u, ~0u};
   return header;
@@ -100,6 +100,13 @@ std::map<std::string, Known> known_frames() {
   known["contribution_nothing"] = {summed(Kind::contribution, 7), ""};
   known["contribution_nothing"].header.what = {Op::gather, 8, Down::full, 0, 0, 0};
   known["contribution_top"] = {topmost(), "\xff"};
+  known["contribution_blocks"] = {summed(Kind::contribution, 7),
+                                  text_of({1, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 3, 0, 2, 1})};
+  known["contribution_blocks"].header.slot = 600;
+  known["contribution_blocks"].header.next = 9;
+  known["contribution_blocks"].header.what = {Op::block_sum, 16, Down::full, 0, 16, 8};
+  known["contribution_silent"] = {known["contribution_blocks"].header, ""};
+  known["contribution_silent"].header.chunk = 7;
   known["result"] = {summed(Kind::result, 5), sums};
   known["result_flagged"] = {summed(Kind::result, 7), text_of({0, 0, 0x80, 0x7F})};
   known["result_flagged"].header.flags = kNonFinite;

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "carrier/local/local_test.h"
+#include "round/lists.h"
 
 namespace sluice::local {
 namespace {
@@ -29,9 +30,10 @@ Seat mixed_seat(std::uint32_t n, std::uint32_t rank, const std::vector<std::uint
   seat.add({.op = Op::wrap_sum, .bits = 16, .count = 500, .grain = 24}, n, noise(1000));
   seat.add({.op = Op::max, .bits = 5, .count = 500, .grain = 24}, n, noise(313));
   seat.add({.op = Op::gather, .bits = 8, .count = 50}, n, noise(random() % 51));
-  Bytes block = noise(4 + 4 + 32);
+  Bytes block = noise(kBlockListHeader + kBlockHeader + 32);
   store_le(std::span(block), 0, std::uint32_t{1});
   store_le(std::span(block), 4, static_cast<std::uint32_t>(random() % 10));
+  store_le(std::span(block), 8, static_cast<std::uint8_t>(BlockForm::dense));
   seat.add({.op = Op::block_sum, .bits = 32, .count = 80, .grain = 8}, n, block);
   Bytes floats(2000);
   std::normal_distribution<float> normal;

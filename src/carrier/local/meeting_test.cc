@@ -259,7 +259,7 @@ TEST(Meeting, BytesUpOfTheWrongSizeAreMalformed) {
 TEST(Meeting, AReductionThatCannotBeIsRefused) {
   Meeting meeting(2);
   Table table(2);
-  for (auto& rounds : table.rounds) rounds[0].what.bits = 24;
+  for (auto& rounds : table.rounds) rounds[0].what.bits = 25;
   table.hold(meeting, 1);
   EXPECT_EQ(meeting.error().code, Code::invalid_argument);
 }

@@ -100,7 +100,7 @@ class MpiRanks : public ::testing::Test {
 Bytes bytes_of(const Reduction& what, std::uint32_t rank, std::uint32_t seed) {
   std::mt19937 random(seed * 1000 + rank);
   if (what.op == Op::block_sum) {
-    Bytes up(kBlockListHeader + block_size(what));
+    Bytes up(kBlockListHeader + block_size_max(what));
     store_le(std::span(up), 0, std::uint32_t{1});
     store_le(std::span(up), kBlockListHeader, static_cast<std::uint32_t>(rank % block_count(what)));
     store_le(std::span(up), kBlockListHeader + kBlockHeader, random());

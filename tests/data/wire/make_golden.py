@@ -24,7 +24,7 @@ FIELDS = dict(magic=(0, "H"), version=(2, "B"), kind=(3, "B"), length=(4, "H"), 
               contributors=(7, "B"), job=(8, "Q"), epoch=(16, "I"), worker=(20, "H"),
               slot=(22, "H"), chunk=(24, "I"), table=(28, "I"), digest=(32, "Q"),
               workers=(40, "Q"), op=(48, "B"), bits=(49, "B"), down=(50, "B"), extra=(51, "B"),
-              count=(52, "I"), grain=(56, "I"), reserved=(60, "I"), checksum=(64, "I"),
+              count=(52, "I"), grain=(56, "I"), next=(60, "I"), checksum=(64, "I"),
               tag=(68, "I"), tag_end=(76, "I"))
 
 
@@ -53,7 +53,7 @@ def table_name(entries):
 
 def frame(kind_name, payload=b"", **fields):
     """A frame; `fields` may say anything, also what is wrong."""
-    values = dict(magic=0x4C53, version=1, kind=KINDS.index(kind_name) + 1,
+    values = dict(magic=0x4C53, version=2, kind=KINDS.index(kind_name) + 1,
                   length=80 + len(payload),
                   contributors=bin(fields.get("workers", 0)).count("1"))
     values.update(fields)
@@ -90,17 +90,22 @@ SUM = dict(PLACE, digest=0x0123456789ABCDEF, workers=0b111,
 LANES = bytes(range(0x10, 0x18))
 TABLE = [0, 1, 3, 7, 15, 31, 63, 65535]
 ENTRIES = struct.pack("<8H", *TABLE)
+# One block of two, in pairs: its lane 3 is 0x0102.
+BLOCKS = struct.pack("<IIBHHH", 1, 1, 2, 1, 3, 0x0102)
 WHY = "worker 1 says 3 workers, worker 0 says 4 – réfusé".encode()
 
 
 def good():
     top = dict(job=M64, epoch=0xFFFFFFFF, worker=63, slot=0xFFFF, chunk=0xFFFFFFFF, digest=M64,
-               workers=M64, table=0xFFFFFFFF, flags=1)
+               workers=M64, table=0xFFFFFFFF, next=0xFFFFFFFF, flags=1)
     yield "contribution", frame("contribution", LANES, **SUM)
     yield "contribution_table", frame("contribution", LANES, **dict(SUM, table=table_name(TABLE)))
     yield "contribution_nothing", frame("contribution", **dict(SUM, **reduction("gather", 8, 0)))
     yield "contribution_top", frame("contribution", b"\xff", **top, op=7, bits=255, down=2,
                                     extra=255, count=0xFFFFFFFF, grain=0xFFFFFFFF)
+    blocks = dict(SUM, slot=600, next=9, **reduction("block_sum", 16, 16, grain=8))
+    yield "contribution_blocks", frame("contribution", BLOCKS, **blocks)
+    yield "contribution_silent", frame("contribution", **dict(blocks, chunk=7))
     yield "result", frame("result", bytes(20), **dict(SUM, workers=0b101))
     yield "result_flagged", frame("result", struct.pack("<f", float("inf")), **dict(
         SUM, flags=1, **reduction("f32_sum", 32, 1)))
@@ -131,8 +136,10 @@ UNUSED = dict(
     bits=("contribution result restore", "a reduction in"),
     count=("contribution result restore", "a reduction in"),
     grain=("contribution result restore", "a reduction in"),
+    next=("contribution", "a next chunk in"),
 )
-OTHERS = dict(wait=b"", restored=b"", need_table=b"", table=ENTRIES, join=join(),
+OTHERS = dict(result=LANES, restore=LANES, wait=b"", restored=b"", need_table=b"",
+              table=ENTRIES, join=join(),
               welcome=welcome(), refused=WHY, leave=b"", gone=b"",
               ask=b"")
 
@@ -154,8 +161,8 @@ def bad():
     right = frame("contribution", LANES, **SUM)
     yield b"\x53\x4c" * 40, "another version"
     yield frame("contribution", LANES, **SUM, magic=0x534C), "not of Sluice"
-    yield frame("contribution", LANES, **SUM, version=0), "another version"
-    yield frame("contribution", LANES, **SUM, version=2), "another version"
+    yield frame("contribution", LANES, **SUM, version=1), "another version"
+    yield frame("contribution", LANES, **SUM, version=3), "another version"
     yield frame("contribution", LANES, **SUM, length=87), "the length is not the datagram's"
     yield frame("contribution", LANES, **SUM, length=0), "the length is not the datagram's"
     yield right + b"\0", "the length is not the datagram's"
@@ -166,7 +173,6 @@ def bad():
     yield frame("contribution", LANES, **dict(SUM, kind=0)), "unknown kind"
     yield frame("contribution", LANES, **dict(SUM, kind=14)), "unknown kind"
     yield frame("contribution", LANES, **dict(SUM, kind=255)), "unknown kind"
-    yield frame("contribution", LANES, **SUM, reserved=1), "reserved bytes are not zero"
     yield frame("contribution", LANES, **dict(SUM, worker=64)), "a worker beyond the 64th"
     yield frame("leave", **dict(JOB, worker=0xFFFF)), "a worker beyond the 64th"
     for count in (0, 2, 4, 255):
