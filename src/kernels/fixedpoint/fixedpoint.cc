@@ -46,7 +46,7 @@ bool rounds_alike(double quotient) {
 
 }  // namespace
 
-Range range_of(std::span<const float> values) {
+Range scalar::range_of(std::span<const float> values) {
   std::uint32_t largest = 0;
   std::uint32_t lowest = 0xffffffffu;
   for (const float value : values) {
@@ -60,6 +60,10 @@ Range range_of(std::span<const float> values) {
                                 static_cast<std::uint32_t>(std::countr_zero(significand));
     lowest = std::min(lowest, place);
   }
+  return range_between(largest, lowest);
+}
+
+Range range_between(std::uint32_t largest, std::uint32_t lowest) {
   if (largest == 0) return {};
   const std::uint32_t exponent = largest >> 23;
   const int top = exponent != 0 ? static_cast<int>(exponent) - 126
@@ -94,7 +98,8 @@ bool fits(float value, Format format) {
   return is_stored(in_quanta(value, power_of_two(-format.quantum)));
 }
 
-std::size_t quantise(std::span<const float> values, Format format, std::span<std::byte> integers) {
+std::size_t scalar::quantise(std::span<const float> values, Format format,
+                             std::span<std::byte> integers) {
   const std::size_t size = format.bits / 8;
   SLUICE_ASSERT(size != 0 && integers.size() >= values.size() * size + kSlack);
   const double per_quantum = power_of_two(-format.quantum);
@@ -113,8 +118,8 @@ std::int64_t integer_at(std::span<const std::byte> integers, Format format, std:
   return sign_extended(load_le<std::uint64_t>(integers, i * (format.bits / 8)), format.bits);
 }
 
-void means(std::span<const std::byte> integers, Format format, std::uint32_t divisor,
-           std::span<float> means) {
+void scalar::means(std::span<const std::byte> integers, Format format, std::uint32_t divisor,
+                   std::span<float> means) {
   const std::size_t size = format.bits / 8;
   SLUICE_ASSERT(size != 0 && divisor != 0 && integers.size() >= means.size() * size + kSlack);
   const double quantum = power_of_two(format.quantum);

@@ -1,7 +1,7 @@
 // Exact fixed point: float32 values as integers of 8, 16, … 64 bits that add without rounding.
 //
 // The values of a block are multiples of one quantum, a power of two, and the integers count it.
-// The scalar code is all there is: what is left of sparse values is little.
+// Here the fastest level in force; in `scalar` the specification; same bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,8 @@ inline constexpr unsigned kCodeBits = 9;
 
 Range range_of(std::span<const float> values);
 Range joined(Range a, Range b);
+// The range of the largest magnitude, as float bits, and of the lowest bit in units of 2^-149.
+Range range_between(std::uint32_t largest, std::uint32_t lowest);
 
 // How the integers of a block are written: `bits` of them, of which 8 are a byte, in units of
 // 2^quantum. No bits: the block has no finite value.
@@ -57,5 +59,12 @@ std::int64_t integer_at(std::span<const std::byte> integers, Format format, std:
 // means[i] = integer i over the divisor, rounded once to nearest, ties to even.
 void means(std::span<const std::byte> integers, Format format, std::uint32_t divisor,
            std::span<float> means);
+
+namespace scalar {
+Range range_of(std::span<const float> values);
+std::size_t quantise(std::span<const float> values, Format format, std::span<std::byte> integers);
+void means(std::span<const std::byte> integers, Format format, std::uint32_t divisor,
+           std::span<float> means);
+}  // namespace scalar
 
 }  // namespace sluice::fixedpoint
