@@ -43,7 +43,8 @@ Exceptions::Exceptions(const Piece& piece, Arena& arena)
       counts_down_(arena.place<std::byte>(windows())),
       before_(arena.host<std::uint32_t>(windows())),
       up_(arena.place<std::byte>(lists_max_ * kListMax)),
-      down_(arena.place<std::byte>(lists_max_ * piece.workers * (kMessageHeader + kListMax))),
+      down_(arena.place<std::byte>(std::size_t{lists_max_} * piece.workers *
+                                   (kMessageHeader + kListMax))),
       asked_(arena.host<std::uint32_t>(lists_max_)),
       rounds_(arena.host<Round>(lists_max_)),
       touched_(arena.host<std::uint64_t>(windows())),
@@ -151,7 +152,7 @@ Status Exceptions::join(const Answer& answer, const Round& round, std::uint32_t 
 void Exceptions::overwrite(std::span<float> mean) const {
   for (std::uint32_t window = 0; window < windows(); ++window) {
     for (std::uint64_t left = touched_[window]; left != 0; left &= left - 1) {
-      const std::size_t i = window * kWindow + static_cast<std::size_t>(std::countr_zero(left));
+      const std::uint32_t i = window * kWindow + static_cast<std::uint32_t>(std::countr_zero(left));
       mean[i] = means_[i];
     }
   }

@@ -178,8 +178,11 @@ IndexPlan LosslessExchange::plan_index(const Prospect& prospect) const {
   if (is_tight(outlook)) return plan;
   if (has_rows(chunk_.piece) && prospect.whole_rows) {
     plan.kind = IndexKind::rows;
-  } else if (is_sure && bloom_cost(filtered, value_bits) + plan.step_bytes <
-                            levels_cost(outlook, plan.granule, -1, plan.step_bytes)) {
+    return plan;
+  }
+  const double bloom =
+      bloom_cost(filtered, value_bits) + kLookUpBytes * outlook.count + plan.step_bytes;
+  if (is_sure && bloom < levels_cost(outlook, plan.granule, -1, plan.step_bytes)) {
     plan.kind = IndexKind::bloom;
   }
   return plan;

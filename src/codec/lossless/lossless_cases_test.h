@@ -2,16 +2,29 @@
 // contents and shapes, for each way of using it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "codec/lossless/lossless_judge_test.h"
+#include "codec/lossless/settings.h"
 #include "tests/support/pairwise.h"
+#include "tests/support/sparse_job.h"
 
 namespace sluice::lossless {
+
+using support::Gradients;
+using support::Judge;
+using support::SparseCase;
+using support::SparseJob;
+
+// What a group's codec counted, of which there is a list in settings.h.
+inline std::uint64_t counted(const Group& group, Count what) {
+  return group.counts()[static_cast<std::size_t>(what)];
+}
 
 inline constexpr std::array<std::string_view, 16> kSpecs{
     "lossless",
@@ -112,7 +125,8 @@ inline std::string accept(const Case& what) {
   const int runs = what.data.workers <= 2 ? 2 : 1;
   Stats before;
   for (int run = 0; run < runs; ++run) {
-    Job job(what.spec, what.data.tensor, what.data.workers, what.chunk_count);
+    SparseJob job(what.spec, what.data.tensor,
+                  {.workers = what.data.workers, .chunk_count = what.chunk_count});
     std::string wrong;
     for (int step = 0; step < steps && wrong.empty(); ++step) {
       wrong = job.step(gradients);

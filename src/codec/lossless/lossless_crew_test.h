@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "catalog/codecs.h"
 #include "codec/lossless/settings.h"
 #include "tests/support/codec_worker.h"
 #include "tests/support/courier.h"
 #include "tests/support/paper_sum.h"
+#include "tests/support/sparse_job.h"
 
 namespace sluice::lossless {
 
@@ -26,8 +26,8 @@ using support::all_but;
 using support::Bytes;
 using support::Counted;
 using support::Floats;
+using support::Gradients;
 using support::Steps;
-using Gradients = std::vector<Floats>;
 
 // A gradient with these values, zero elsewhere.
 inline Floats sparse(std::size_t count,

@@ -2,17 +2,24 @@
 #include <gtest/gtest.h>
 
 #include "codec/lossless/lossless.h"
-#include "codec/lossless/lossless_judge_test.h"
+#include "tests/support/sparse_job.h"
 
 namespace sluice::lossless {
 namespace {
 
-using support::Contents;
+using support::Gradients;
+using support::Judge;
 using support::Overlap;
+using support::SparseCase;
+using support::SparseJob;
 
 constexpr std::uint32_t kChunk = 4096;
 constexpr std::uint32_t kN = 3;
 constexpr Tensor kTensor{9, 1, 3 * kChunk + 100};
+
+SparseJob job_of(std::string_view spec) {
+  return {spec, kTensor, {.workers = kN, .chunk_count = kChunk}};
+}
 
 std::uint64_t named(const Group& group, std::string_view name) {
   for (std::size_t i = 0; i < kInfo.counts.size(); ++i) {
@@ -26,7 +33,7 @@ TEST(LosslessGroup, CountsAreInTheOrderOfTheCatalogue) {
   const SparseCase data{.tensor = kTensor, .workers = kN, .density = 0.02};
   const Gradients gradients = support::sparse_gradients(data);
   const std::uint64_t keys = support::union_of(gradients).size();
-  Job job("lossless:mode=packed,index=bitmap", kTensor, kN, kChunk);
+  SparseJob job = job_of("lossless:mode=packed,index=bitmap");
   for (std::uint64_t steps = 1; steps <= 2; ++steps) {
     ASSERT_EQ(job.step(gradients), "");
     for (std::uint32_t rank = 0; rank < kN; ++rank) {
@@ -53,7 +60,7 @@ TEST(LosslessGroup, EachKindOfChunkHasItsCount) {
     gradient[2 * kChunk + 7] = 2.0f;
   }
   gradients[1][3 * kChunk + 99] = std::numeric_limits<float>::quiet_NaN();
-  Job job("lossless", kTensor, kN, kChunk);
+  SparseJob job = job_of("lossless");
   ASSERT_EQ(job.step(gradients), "");
   EXPECT_EQ(named(job.group(0), "chunks_dense"), 1u);
   EXPECT_EQ(named(job.group(0), "chunks_empty"), 1u);
@@ -63,7 +70,7 @@ TEST(LosslessGroup, EachKindOfChunkHasItsCount) {
   EXPECT_GT(named(job.group(0), "exception_bytes"), 0u) << "everybody says that it has none";
 }
 
-std::uint64_t rounds_of_step(Job& job, const Gradients& gradients) {
+std::uint64_t rounds_of_step(SparseJob& job, const Gradients& gradients) {
   const std::uint64_t before = job.stats(0).rounds;
   EXPECT_EQ(job.step(gradients), "");
   return job.stats(0).rounds - before;
@@ -76,14 +83,14 @@ TEST(LosslessGroup, WhatTheLastStepWasLikeIsSavedAndLoaded) {
         .tensor = kTensor, .workers = kN, .density = 0.03, .overlap = Overlap::independent};
     const Gradients gradients = support::sparse_gradients(data);
     const Judge judge = Judge::of_exact_sums(gradients);
-    Job job(spec, kTensor, kN, kChunk);
+    SparseJob job = job_of(spec);
     const std::uint64_t first = rounds_of_step(job, gradients);
     rounds_of_step(job, gradients);
     std::vector<std::vector<std::byte>> saved;
     for (std::uint32_t rank = 0; rank < kN; ++rank) saved.push_back(job.group(rank).save());
     const std::uint64_t third = rounds_of_step(job, gradients);
 
-    Job loaded(spec, kTensor, kN, kChunk);
+    SparseJob loaded = job_of(spec);
     for (std::uint32_t rank = 0; rank < kN; ++rank) {
       ASSERT_TRUE(loaded.group(rank).load(saved[rank]).has_value());
     }
@@ -93,7 +100,7 @@ TEST(LosslessGroup, WhatTheLastStepWasLikeIsSavedAndLoaded) {
     for (std::uint32_t rank = 0; rank < kN; ++rank) {
       EXPECT_EQ(loaded.group(rank).save(), job.group(rank).save()) << spec;
     }
-    Job forgetful(spec, kTensor, kN, kChunk);
+    SparseJob forgetful = job_of(spec);
     forgetful.skip_to(2);
     EXPECT_EQ(rounds_of_step(forgetful, gradients), first) << spec;
   }

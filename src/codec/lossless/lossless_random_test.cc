@@ -1,21 +1,25 @@
 // Whatever comes: options, shapes, gradients, losses and steps at random, and the mean is that of
 // the workers that were counted.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <initializer_list>
 
 #include "base/random.h"
-#include "codec/lossless/lossless_judge_test.h"
 #include "tests/support/paper_sum.h"
+#include "tests/support/sparse_job.h"
 #include "tests/support/subject.h"
 
 namespace sluice::lossless {
 namespace {
 
 using support::Contents;
+using support::Gradients;
 using support::Overlap;
 using support::Pattern;
+using support::SparseCase;
+using support::SparseJob;
 
 class Dice {
  public:
@@ -41,7 +45,6 @@ class Play {
     tensor_ = cols > count ? Tensor{9, 1, count} : Tensor{9, count / cols, cols};
     is_float_ = dice_.below(3) == 0;
     has_loss_ = dice_.below(2) == 0;
-    in_place_ = dice_.below(2) == 0;
     auto mode = dice_.pick({"auto", "auto", "packed", "sketch", "dense"});
     if (is_float_ && std::string_view(mode) == "sketch") mode = "auto";
     auto index = dice_.pick({"levels", "rows", "gather", "auto", "auto", "bitmap", "bloom"});
@@ -55,16 +58,15 @@ class Play {
 
   // Empty, or what went wrong.
   std::string run() {
-    const auto codec = make_codec(spec_);
-    FleetOptions options{
-        .carrier = &local::kInfo,
-        .group = {.workers = workers_, .feedback = FeedbackKind::ef, .chunk_count = chunk_count_},
-        .crew = Crew::stepped};
-    if (has_loss_) options.world.lost = [this](const Arrival& arrival) { return is_lost(arrival); };
-    const auto fleet = Fleet::make(options, *codec, {&tensor_, 1});
+    support::SparseJobOptions options{.workers = workers_,
+                                      .chunk_count = chunk_count_,
+                                      .feedback = FeedbackKind::ef,
+                                      .in_place = dice_.below(2) == 0};
+    if (has_loss_) options.lost = [this](const Arrival& arrival) { return is_lost(arrival); };
+    SparseJob job(spec_, tensor_, options);
     residuals_.assign(workers_, std::vector<float>(tensor_.count()));
     for (std::uint64_t step = 0; step < 4; ++step) {
-      const std::string wrong = run_step(**fleet, step);
+      const std::string wrong = run_step(job, step);
       if (wrong.empty()) continue;
       return fmt::format("seed {}: {} on {} × {}, {} workers, chunks of {}{}, step {}: {}", seed_,
                          spec_, tensor_.rows, tensor_.cols, workers_, chunk_count_,
@@ -102,32 +104,27 @@ class Play {
     return all;
   }
 
-  std::string run_step(Fleet& fleet, std::uint64_t step) {
+  std::string run_step(SparseJob& job, std::uint64_t step) {
     const Gradients given = gradients();
+    if (std::string wrong = job.step(given); !wrong.empty()) return wrong;
     Gradients inputs = given;
     for (std::uint32_t rank = 0; rank < workers_; ++rank) {
       for (std::size_t i = 0; i < inputs[rank].size(); ++i) inputs[rank][i] += residuals_[rank][i];
     }
-    std::vector<std::vector<float>> means = given;
-    const Verdict verdict = fleet.step(step, [&](std::uint32_t rank) {
-      const std::span<const float> gradient = in_place_ ? means[rank] : given[rank];
-      return std::vector<sluice::Job>{{0, gradient, means[rank]}};
-    });
-    if (!verdict) return verdict.error().message;
     for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
-      const std::string wrong = judge_chunk(fleet, step * chunks_ + chunk, chunk, inputs, means);
+      std::string wrong = judge_chunk(job, step * chunks_ + chunk, chunk, inputs);
       if (!wrong.empty()) return wrong;
     }
     for (std::uint32_t rank = 0; rank < workers_; ++rank) {
-      const auto residual = fleet.groups()[rank]->residual(0);
+      const auto residual = job.group(rank).residual(0);
       residuals_[rank].assign(residual.begin(), residual.end());
     }
     return "";
   }
 
   // The contributors of a chunk are those of its first round.
-  std::string judge_chunk(const Fleet& fleet, std::uint64_t sequence, std::uint64_t chunk,
-                          const Gradients& inputs, const Gradients& means) {
+  std::string judge_chunk(SparseJob& job, std::uint64_t sequence, std::uint64_t chunk,
+                          const Gradients& inputs) {
     std::vector<bool> is_counted;
     for (std::uint32_t rank = 0; rank < workers_; ++rank) {
       is_counted.push_back(!has_loss_ || !is_lost({rank, sequence, 0, 0, 0}));
@@ -136,16 +133,15 @@ class Play {
     const std::size_t last = std::min<std::size_t>(first + chunk_count_, tensor_.count());
     for (std::size_t i = first; i < last; ++i) {
       const float mean = mean_of(inputs, is_counted, i);
+      if (std::bit_cast<std::uint32_t>(job.mean()[i]) != std::bit_cast<std::uint32_t>(mean)) {
+        return fmt::format("coordinate {}: {:a}, not {:a}", i, job.mean()[i], mean);
+      }
       for (std::uint32_t rank = 0; rank < workers_; ++rank) {
-        if (!same(means[rank][i], mean)) {
-          return fmt::format("coordinate {}: {:a} on {}, not {:a}", i, means[rank][i], rank, mean);
-        }
+        const float residual = job.group(rank).residual(0)[i];
         float kept = is_counted[rank] ? 0.0f : inputs[rank][i];
         if (!std::isfinite(inputs[rank][i])) kept = residuals_[rank][i];
-        if (fleet.groups()[rank]->residual(0)[i] != kept) {
-          return fmt::format("coordinate {}: a residual of {:a} on {}, not {:a}", i,
-                             fleet.groups()[rank]->residual(0)[i], rank, kept);
-        }
+        if (residual == kept) continue;
+        return fmt::format("coordinate {}: {} keeps {:a}, not {:a}", i, rank, residual, kept);
       }
     }
     return "";
@@ -165,9 +161,6 @@ class Play {
     if (!is_float_) return exact.mean(counted);
     return std::isnan(sum) ? std::bit_cast<float>(0x7fc00000u) : sum / static_cast<float>(counted);
   }
-  static bool same(float a, float b) {
-    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-  }
 
   Dice dice_;
   std::uint64_t seed_;
@@ -175,7 +168,6 @@ class Play {
   Tensor tensor_;
   bool is_float_;
   bool has_loss_;
-  bool in_place_;
   std::string spec_;
   std::uint32_t chunk_count_;
   std::uint64_t chunks_;

@@ -169,13 +169,14 @@ TEST(LosslessRounds, WidthsAreTheLeastThatHoldTheSums) {
 
 TEST(LosslessRounds, EachWidthInUseHasARound) {
   // Blocks of 1024, each with 64 keys and more.
-  Gradients gradients(2, Floats(4 * 1024, 0.0f));
-  for (std::size_t i = 0; i < 4 * 1024; i += 8) {
+  constexpr std::size_t kCount = 4096;
+  Gradients gradients(2, Floats(kCount, 0.0f));
+  for (std::size_t i = 0; i < kCount; i += 8) {
     gradients[i / 8 % 2][i] = 1.0f;
     if (i / 1024 == 1) gradients[1][i] = 300.0f;
     if (i / 1024 == 2) gradients[0][i] = 0x1p-30f + 1.0f * float(i % 16 == 0);
   }
-  Crew crew("lossless:mode=packed,index=bitmap", 2, 4 * 1024);
+  Crew crew("lossless:mode=packed,index=bitmap", 2, kCount);
   const Steps steps = crew.step(gradients);
   ASSERT_EQ(steps.size(), 3u);
   EXPECT_EQ(steps[1][1].what.count, 8u);
@@ -350,9 +351,10 @@ TEST(LosslessRounds, ExceptionsAreCountedByWindowAndGatheredWhereThereAreAny) {
 }
 
 TEST(LosslessRounds, UpTo32WindowsAreGatheredInAStep) {
-  Gradients gradients(2, Floats(64 * 70, 0.0f));
+  constexpr std::size_t kCount = 70 * std::size_t{64};
+  Gradients gradients(2, Floats(kCount, 0.0f));
   for (std::size_t window = 0; window < 70; ++window) gradients[0][64 * window + 5] = kInf;
-  Crew crew("lossless:mode=packed,index=bitmap", 2, 64 * 70);
+  Crew crew("lossless:mode=packed,index=bitmap", 2, kCount);
   const Steps steps = crew.step(gradients);
   ASSERT_EQ(steps.size(), 7u);
   EXPECT_EQ(steps[4].size(), 32u);

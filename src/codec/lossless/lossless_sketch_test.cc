@@ -105,13 +105,13 @@ struct Change {
   std::string_view what;
   Shape next;
   bool fits;
+  Shape first = {.keys = 60};
 };
 
 void expect_fits(const std::string& spec, const Change& change) {
   Crew crew(spec, 3, kCount);
-  const Shape shape{.keys = 60};
-  step_exactly(crew, gradients_of(3, shape));
-  EXPECT_EQ(step_exactly(crew, gradients_of(3, shape)).size(), 1u);
+  step_exactly(crew, gradients_of(3, change.first));
+  EXPECT_EQ(step_exactly(crew, gradients_of(3, change.first)).size(), 1u);
   const Steps steps = step_exactly(crew, gradients_of(3, change.next));
   EXPECT_EQ(steps.size() == 1, change.fits) << spec << ", " << change.what;
   EXPECT_EQ(crew.counted(Count::sketches_again), change.fits ? 0u : 1u)
@@ -128,6 +128,11 @@ TEST(LosslessSketch, OneStepWhileRangeAndSizeFitElseOnceMore) {
           Change{"a bit more", {.keys = 60, .top = 1, .low = -10}, true},
           Change{"two bits less", {.keys = 60, .top = 0, .low = -12}, true},
           Change{"both", {.keys = 60, .top = 1, .low = -12}, true},
+          // 12 bits, one more at the top, the sign and two for three workers are 16.
+          Change{"two bits less of a full integer",
+                 {.keys = 60, .low = -14},
+                 true,
+                 {.keys = 60, .low = -12}},
           Change{"fewer keys", {.keys = 10, .seed = 4}, true},
           Change{"too large", {.keys = 60, .top = 2, .low = -10}, false},
           Change{"far too large", {.keys = 60, .top = 40, .low = 20}, false},

@@ -61,7 +61,8 @@ std::uint32_t Sketched::locate(bitmaps::Words marks) {
 
 Round Sketched::ask(bitmaps::Words marks, std::span<const std::byte> integers, unsigned bits,
                     std::uint32_t rows, Workers only) {
-  SLUICE_ASSERT(bitmaps::count(marks) <= keys_max_ && rows * sketch::kUnit <= buckets_.size());
+  SLUICE_ASSERT(bitmaps::count(marks) <= keys_max_);
+  SLUICE_ASSERT(std::size_t{rows} * sketch::kUnit <= buckets_.size());
   layout_.rows = rows;
   bits_ = bits;
   keys_ = locate(marks);

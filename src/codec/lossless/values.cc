@@ -29,7 +29,8 @@ Values::Values(const Piece& piece, Sum sum, Arena& arena) : piece_(piece), sum_(
   const std::uint32_t most = divide_up(piece.count, kBlockMin);
   if (sum == Sum::exact) {
     ranges_ = arena.host<std::uint16_t>(std::size_t{2} * most);
-    ranges_up_ = arena.place<std::byte>(bytes_for_bits(2 * fixedpoint::kCodeBits * most));
+    ranges_up_ =
+        arena.place<std::byte>(bytes_for_bits(std::uint64_t{2} * fixedpoint::kCodeBits * most));
     ranges_down_ = arena.place<std::byte>(ranges_up_.size());
   }
   formats_ = arena.host<fixedpoint::Format>(most);
@@ -62,7 +63,7 @@ Round Values::ask_ranges(const Own& own, Workers only) {
     ranges_[std::size_t{2} * b + 1] = range.low;
   }
   const std::uint32_t lanes = 2 * blocks();
-  const std::size_t size = bytes_for_bits(fixedpoint::kCodeBits * lanes);
+  const std::size_t size = bytes_for_bits(std::uint64_t{fixedpoint::kCodeBits} * lanes);
   lanes::pack(std::span<const std::uint16_t>(ranges_.first(lanes)), fixedpoint::kCodeBits,
               ranges_up_);
   return {{.op = Op::max, .bits = fixedpoint::kCodeBits, .count = lanes},

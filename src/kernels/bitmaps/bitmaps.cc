@@ -10,15 +10,6 @@
 namespace sluice::bitmaps {
 namespace {
 
-constexpr std::uint64_t kFourths = 0x1111111111111111u;
-
-std::uint64_t spread_fourths(std::uint64_t bits) {
-  bits = (bits | bits << 24) & 0x000000ff000000ffu;
-  bits = (bits | bits << 12) & 0x000f000f000f000fu;
-  bits = (bits | bits << 6) & 0x0303030303030303u;
-  return (bits | bits << 3) & kFourths;
-}
-
 // Of the words, the bits [first, first + count), count at most 64.
 std::uint64_t bits_at(Words words, std::size_t first, std::size_t count) {
   const std::size_t word = first / 64;
@@ -76,9 +67,8 @@ void fold4(Words fine, std::span<std::uint64_t> coarse) {
 }
 
 void widen4(Words coarse, std::span<std::uint64_t> fine) {
-  for (std::size_t i = 0; i < fine.size(); ++i) {
-    fine[i] = 15 * spread_fourths((coarse[i / 4] >> (16 * (i % 4))) & 0xffffu);
-  }
+  SLUICE_ASSERT(coarse.size() >= (fine.size() + 3) / 4);
+  kernel_level() == Level::scalar ? scalar::widen4(coarse, fine) : bmi::widen4(coarse, fine);
 }
 
 void fold(Words fine, std::size_t count, std::size_t granule, std::size_t phase,

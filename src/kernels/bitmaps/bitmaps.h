@@ -49,6 +49,7 @@ std::size_t deposit(Words mask, Words packed, std::span<std::uint64_t> into);
 namespace scalar {
 std::size_t count(Words bits);
 void fold4(Words fine, std::span<std::uint64_t> coarse);
+void widen4(Words coarse, std::span<std::uint64_t> fine);
 std::size_t extract(Words mask, Words from, std::span<std::uint64_t> packed);
 std::size_t deposit(Words mask, Words packed, std::span<std::uint64_t> into);
 }  // namespace scalar

@@ -36,6 +36,12 @@ SLUICE_WITH_BMI2 void fold4(Words fine, std::span<std::uint64_t> coarse) {
   std::fill(coarse.begin() + static_cast<std::ptrdiff_t>(whole) + 1, coarse.end(), 0u);
 }
 
+SLUICE_WITH_BMI2 void widen4(Words coarse, std::span<std::uint64_t> fine) {
+  for (std::size_t i = 0; i < fine.size(); ++i) {
+    fine[i] = 15 * _pdep_u64(coarse[i / 4] >> (16 * (i % 4)), 0x1111111111111111u);
+  }
+}
+
 SLUICE_WITH_BMI2 std::size_t extract(Words mask, Words from, std::span<std::uint64_t> packed) {
   std::size_t count = 0;
   std::uint64_t open = 0;  // bits [count / 64 · 64, count) so far
@@ -76,6 +82,7 @@ SLUICE_WITH_BMI2 std::size_t deposit(Words mask, Words packed, std::span<std::ui
 
 std::size_t count(Words bits) { return scalar::count(bits); }
 void fold4(Words fine, std::span<std::uint64_t> coarse) { scalar::fold4(fine, coarse); }
+void widen4(Words coarse, std::span<std::uint64_t> fine) { scalar::widen4(coarse, fine); }
 std::size_t extract(Words mask, Words from, std::span<std::uint64_t> packed) {
   return scalar::extract(mask, from, packed);
 }

@@ -21,6 +21,13 @@ void fold4(Words fine, std::span<std::uint64_t> coarse) {
   }
 }
 
+void widen4(Words coarse, std::span<std::uint64_t> fine) {
+  std::fill(fine.begin(), fine.end(), 0u);
+  for (std::size_t i = 0; i < 64 * fine.size(); ++i) {
+    if (has(coarse, i / 4)) set(fine, i);
+  }
+}
+
 std::size_t extract(Words mask, Words from, std::span<std::uint64_t> packed) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < mask.size(); ++i) {

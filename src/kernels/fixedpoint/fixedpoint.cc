@@ -124,7 +124,7 @@ void scalar::means(std::span<const std::byte> integers, Format format, std::uint
   SLUICE_ASSERT(size != 0 && divisor != 0 && integers.size() >= means.size() * size + kSlack);
   const double quantum = power_of_two(format.quantum);
   const auto by = static_cast<double>(divisor);
-  // A division takes as long as everything else together; by a power of two none is needed.
+  // By a power of two the quotient is exact, so it is rounded once anyway, and no division needed.
   const bool halving = std::has_single_bit(divisor);
   const double inverse = quantum / by;
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
@@ -133,8 +133,9 @@ void scalar::means(std::span<const std::byte> integers, Format format, std::uint
     const double value = static_cast<double>(sum);
     const double quotient = halving ? value * inverse : value * quantum / by;
     const bool exact = sum <= kExact && sum >= -kExact;
-    means[i] = exact && rounds_alike(quotient) ? static_cast<float>(quotient)
-                                               : exact_quotient(sum, format.quantum, divisor);
+    means[i] = exact && (halving || rounds_alike(quotient))
+                   ? static_cast<float>(quotient)
+                   : exact_quotient(sum, format.quantum, divisor);
   }
 }
 

@@ -7,6 +7,34 @@
 #include "kernels/fixedpoint/fixedpoint.h"
 #include "kernels/level.h"
 
+#ifndef SLUICE_FIXEDPOINT_SHUFFLES
+#define SLUICE_FIXEDPOINT_SHUFFLES
+namespace sluice::fixedpoint {
+
+// Two integers of so many bytes in the lower end of each block of 16, to and from lanes of 64 bits.
+struct Shuffles {
+  alignas(64) std::array<std::uint8_t, 64> apart{};
+  alignas(64) std::array<std::uint8_t, 64> together{};
+};
+
+consteval std::array<Shuffles, 9> make_shuffles() {
+  std::array<Shuffles, 9> all{};
+  for (std::size_t size = 1; size <= 8; ++size) {
+    for (std::size_t i = 0; i < 64; ++i) {
+      const std::size_t at = i % 16;
+      const std::size_t from = at / 8 * size + at % 8;
+      const std::size_t to = at / size * 8 + at % size;
+      all[size].apart[i] = static_cast<std::uint8_t>(at % 8 < size ? from : 0x80);  // 0x80: zero
+      all[size].together[i] = static_cast<std::uint8_t>(at < 2 * size ? to : 0x80);
+    }
+  }
+  return all;
+}
+inline constexpr auto kShuffles = make_shuffles();
+
+}  // namespace sluice::fixedpoint
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fixedpoint/fixedpoint_simd.cc"
 #include <hwy/foreach_target.h>
@@ -87,34 +115,22 @@ constexpr hn::ScalableTag<std::uint8_t> kBytes;
 constexpr hn::FixedTag<std::uint8_t, 16> kBlockOfBytes;
 constexpr hn::Rebind<float, decltype(kDoubles)> kHalf;
 constexpr std::size_t kEach = hn::MaxLanes(kLongs);  // 8: two in each block of 16 bytes
+// Of integers. Blocks are read and written whole, beyond the last of two by no more than the slack.
+constexpr std::size_t kSizeMin = 4;
+static_assert(16 - 2 * kSizeMin <= kSlack);
 
 HWY_INLINE double PowerOfTwo(int power) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + power) << 52);
 }
 
-// Two integers of `size` bytes in the lower end of each block, to and from lanes of 64 bits.
-struct Shuffles {
-  alignas(64) std::array<std::uint8_t, 64> apart;
-  alignas(64) std::array<std::uint8_t, 64> together;
-  explicit Shuffles(std::size_t size) {
-    for (std::size_t i = 0; i < 64; ++i) {
-      const std::size_t at = i % 16;
-      apart[i] = static_cast<std::uint8_t>(at % 8 < size ? at / 8 * size + at % 8 : 0x80);
-      together[i] = static_cast<std::uint8_t>(at < 2 * size ? at / size * 8 + at % size : 0x80);
-    }
-  }
-};
-
 std::size_t Quantise(std::span<const float> values, Format format, std::span<std::byte> integers) {
   const std::size_t size = format.bits / 8;
-  const Shuffles shuffles(size);
-  const auto together = hn::Load(kBytes, shuffles.together.data());
+  const auto together = hn::Load(kBytes, kShuffles[size].together.data());
   const auto scale = hn::Set(kDoubles, PowerOfTwo(-format.quantum));
   auto* const target = static_cast<std::uint8_t*>(static_cast<void*>(integers.data()));
   std::size_t misfits = 0;
   std::size_t i = 0;
-  // A block of 16 bytes is stored where two integers end: up to 14 bytes behind the last.
-  for (; i + kEach + 16 / size + 1 < values.size(); i += kEach) {
+  for (; i + kEach <= values.size() && size >= kSizeMin; i += kEach) {
     const auto quanta =
         hn::Mul(hn::PromoteTo(kDoubles, hn::LoadU(kHalf, values.data() + i)), scale);
     const auto whole = hn::ConvertTo(kLongs, quanta);
@@ -134,28 +150,27 @@ std::size_t Quantise(std::span<const float> values, Format format, std::span<std
 }
 
 // Eight means; whether all are right.
-HWY_INLINE bool MeansOf(hn::Vec<decltype(kLongs)> sums, bool halving, double factor, double by,
-                        float* means) {
+template <bool kHalving>
+HWY_INLINE bool MeansOf(hn::Vec<decltype(kLongs)> sums, double factor, double by, float* means) {
   auto quotient = hn::Mul(hn::ConvertTo(kDoubles, sums), hn::Set(kDoubles, factor));
-  if (!halving) quotient = hn::Div(quotient, hn::Set(kDoubles, by));
-  const auto bits = hn::BitCast(kLongs, quotient);
-  const auto dropped = hn::And(bits, hn::Set(kLongs, 0x1fffffff));
-  const auto magnitude = hn::Abs(quotient);
-  const auto zero = hn::Zero(kDoubles);
-  const auto normal =
-      hn::Or(hn::Ge(magnitude, hn::Set(kDoubles, 0x1p-126)), hn::Eq(quotient, zero));
   const auto limit = hn::Set(kLongs, std::int64_t{1} << 53);
-  const auto exact = hn::Not(hn::RebindMask(kDoubles, hn::Gt(hn::Abs(sums), limit)));
-  const auto apart = hn::RebindMask(kDoubles, hn::Ne(dropped, hn::Set(kLongs, 0x10000000)));
+  auto right = hn::Not(hn::RebindMask(kDoubles, hn::Gt(hn::Abs(sums), limit)));
+  if constexpr (!kHalving) {
+    quotient = hn::Div(quotient, hn::Set(kDoubles, by));
+    const auto dropped = hn::And(hn::BitCast(kLongs, quotient), hn::Set(kLongs, 0x1fffffff));
+    const auto apart = hn::RebindMask(kDoubles, hn::Ne(dropped, hn::Set(kLongs, 0x10000000)));
+    const auto normal = hn::Or(hn::Ge(hn::Abs(quotient), hn::Set(kDoubles, 0x1p-126)),
+                               hn::Eq(quotient, hn::Zero(kDoubles)));
+    right = hn::And(right, hn::And(apart, normal));
+  }
   hn::StoreU(hn::DemoteTo(kHalf, quotient), kHalf, means);
-  return hn::AllTrue(kDoubles, hn::And(hn::And(normal, exact), apart));
+  return hn::AllTrue(kDoubles, right);
 }
 
 void Means(std::span<const std::byte> integers, Format format, std::uint32_t divisor,
            std::span<float> means) {
   const std::size_t size = format.bits / 8;
-  const Shuffles shuffles(size);
-  const auto apart = hn::Load(kBytes, shuffles.apart.data());
+  const auto apart = hn::Load(kBytes, kShuffles[size].apart.data());
   const auto unused = static_cast<int>(64 - format.bits);
   const bool halving = std::has_single_bit(divisor);
   const auto by = static_cast<double>(divisor);
@@ -164,7 +179,7 @@ void Means(std::span<const std::byte> integers, Format format, std::uint32_t div
   const auto* const source =
       static_cast<const std::uint8_t*>(static_cast<const void*>(integers.data()));
   std::size_t i = 0;
-  for (; i + kEach + 16 / size + 1 < means.size(); i += kEach) {
+  for (; i + kEach <= means.size() && size >= kSizeMin; i += kEach) {
     const std::uint8_t* const at = source + i * size;
     const auto half = hn::Half<decltype(kBytes)>();
     const auto low =
@@ -174,7 +189,10 @@ void Means(std::span<const std::byte> integers, Format format, std::uint32_t div
     const auto lanes =
         hn::BitCast(kLongs, hn::TableLookupBytesOr0(hn::Combine(kBytes, high, low), apart));
     const auto sums = hn::ShiftRightSame(hn::ShiftLeftSame(lanes, unused), unused);
-    if (MeansOf(sums, halving, factor, by, means.data() + i)) continue;
+    if (halving ? MeansOf<true>(sums, factor, by, means.data() + i)
+                : MeansOf<false>(sums, factor, by, means.data() + i)) {
+      continue;
+    }
     scalar::means(integers.subspan(i * size), format, divisor, means.subspan(i, kEach));
   }
   scalar::means(integers.subspan(i * size), format, divisor, means.subspan(i));
