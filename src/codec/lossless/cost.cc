@@ -148,11 +148,4 @@ BloomShape bloom_shape(std::uint32_t count, double keys, unsigned value_bits) {
           static_cast<std::uint32_t>(std::max(1.0, std::floor(doublings + 0.5)))};
 }
 
-double bloom_cost(const Outlook& outlook, unsigned value_bits) {
-  const BloomShape shape = bloom_shape(outlook.count, outlook.keys, value_bits);
-  const double density = density_of(outlook);
-  const double rate = std::min(1.0, density / (kLn2 * kLn2 * value_bits * (1.000001 - density)));
-  return (shape.bits + rate * (outlook.count - outlook.keys) * value_bits) / 8;
-}
-
 }  // namespace sluice::lossless

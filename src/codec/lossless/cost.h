@@ -48,8 +48,6 @@ struct BloomShape {
   std::uint32_t hashes = 1;
 };
 BloomShape bloom_shape(std::uint32_t count, double keys, unsigned value_bits);
-// Bytes of the filter and of the values that its false positives bring along.
-double bloom_cost(const Outlook& outlook, unsigned value_bits);
 
 // log2 to a thousandth, the same on every machine.
 double log2_of(double value);

@@ -11,8 +11,6 @@ namespace sluice::lossless {
 namespace {
 
 constexpr unsigned kValueBitsTypical = 40;  // of normally distributed values and a few workers
-// What looking a coordinate up in a Bloom filter is worth: two nanoseconds, at 1 Gb/s.
-constexpr double kLookUpBytes = 0.25;
 constexpr std::uint32_t kKeysPerBlock = 64;
 
 Error malformed(const char* what) { return Error{Code::malformed, 0, what}; }
@@ -159,31 +157,22 @@ IndexPlan LosslessExchange::plan_index(const Prospect& prospect) const {
   const unsigned value_bits = settings_.sum == Sum::exact ? kValueBitsTypical : 32;
   // A filter for fewer keys than there are lets everything through, so it is made for the most
   // there can be, unless the last step is a better guide.
-  Outlook filtered = outlook;
-  if (remembered_.keys <= 1) filtered.keys = outlook.keys_max;
+  const double filtered = remembered_.keys <= 1 ? outlook.keys_max : outlook.keys;
   IndexPlan plan{.kind = settings_.index,
                  .lists_allowed = settings_.index == IndexKind::automatic,
                  .whole_rows = prospect.whole_rows,
                  .whole_rows_max = whole_rows_max(chunk_.piece, outlook),
-                 .bloom = bloom_shape(outlook.count, filtered.keys, value_bits),
+                 .bloom = bloom_shape(outlook.count, filtered, value_bits),
                  .each_max = prospect.values_max,
                  .step_bytes = settings_.step_bytes};
   plan.granule = first_granule(outlook, plan.step_bytes);
   if (plan.kind == IndexKind::rows && !has_rows(chunk_.piece)) plan.kind = IndexKind::bitmap;
   if (plan.kind != IndexKind::automatic) return plan;
-  // Twice as many keys as a filter is made for let a tenth of the coordinates through; many more,
-  // and it would cost more than a dense chunk.
-  const bool is_sure = outlook.keys_max <= 2 * filtered.keys;
+  // No filter: levels are shorter, and looking every coordinate up takes longer than a bitmap takes
+  // to travel at 1 Gb/s.
   plan.kind = plan.granule == 1 || is_tight(outlook) ? IndexKind::bitmap : IndexKind::levels;
-  if (is_tight(outlook)) return plan;
-  if (has_rows(chunk_.piece) && prospect.whole_rows) {
+  if (has_rows(chunk_.piece) && prospect.whole_rows && !is_tight(outlook)) {
     plan.kind = IndexKind::rows;
-    return plan;
-  }
-  const double bloom =
-      bloom_cost(filtered, value_bits) + kLookUpBytes * outlook.count + plan.step_bytes;
-  if (is_sure && bloom < levels_cost(outlook, plan.granule, -1, plan.step_bytes)) {
-    plan.kind = IndexKind::bloom;
   }
   return plan;
 }

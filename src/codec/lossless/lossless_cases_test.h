@@ -89,7 +89,7 @@ inline bool is_pointless_or_long(std::size_t a, std::size_t x, std::size_t b, st
   const bool is_many = b == workers && kWorkers[y] == 64;
   if (a == specs) return is_many && is_float(kSpecs[x]) && kSpecs[x] != "lossless:sum=float";
   if (a == densities && b == workers) {
-    return (kDensities[x] == 0 && kWorkers[y] > 8) || (kDensities[x] == 1 && is_many);
+    return kWorkers[y] > 8 && (kDensities[x] == 0 || kDensities[x] == 1);
   }
   if (b != contents || y != static_cast<std::size_t>(support::Contents::mixed)) return false;
   return (a == densities && kDensities[x] == 1) || (a == workers && kWorkers[x] == 64);

@@ -77,9 +77,8 @@ HWY_INLINE hn::Vec<decltype(kD)> Compacted(hn::Vec<decltype(kD)> values,
 #else
   // Highway's Compress has a table of its own, which GCC copies to the stack at every call.
   static_cast<void>(there);
-  const hn::Rebind<std::uint8_t, decltype(kBits)> bytes;
-  const auto lanes = hn::PromoteTo(kBits, hn::LoadU(bytes, kOrders[bits].data()));
-  return hn::TableLookupLanes(values, hn::IndicesFromVec(kD, lanes));
+  const __m128i order = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kOrders[bits].data()));
+  return hn::Vec<decltype(kD)>{_mm256_permutevar8x32_ps(values.raw, _mm256_cvtepu8_epi32(order))};
 #endif
 }
 
