@@ -161,7 +161,8 @@ TEST(MergeBlocks, GivesTheShortestFormsWhateverComesIn) {
                                                std::span(wanted).subspan(kBlockListHeader)));
   const Bytes zeros_stated{std::byte{0xff}, std::byte{0x01}};  // nine integers there
   Bytes loose = zeros_stated;
-  for (const std::uint64_t integer : {0, 0, 9, 0, 0, 0, 0, 0, 0}) append(loose, integer, 2);
+  for (const std::uint64_t integer : {0u, 0u, 9u, 0u, 0u, 0u, 0u, 0u, 0u})
+    append(loose, integer, 2);
   const Bytes seven{std::byte{1}, std::byte{0}, std::byte{14},
                     std::byte{0}, std::byte{7}, std::byte{0}};
   const std::vector<std::vector<Bytes>> inputs{
