@@ -41,10 +41,9 @@ SPARSE = (  # Options, shape, density, supports, spread of exponents, odd values
 SPARSE_KINDS = {
     "empty", "dense", "exceptions", "stuck keys", "lists after levels",
     *(f"{kind}: {kind}" for kind in ("bitmap", "levels", "rows", "bloom", "gather")),
-    *(f"auto: {kind}" for kind in ("bitmap", "levels", "whole rows", "bloom")),
-    *(f"{mode}: sketch {when}" for mode in ("auto", "sketch")
-      for when in ("with its index", "again")),
-    "sketch: sketch after its index"}
+    *(f"auto: {kind}" for kind in ("bitmap", "levels", "whole rows")),
+    *(f"sketch: sketch {when}" for when in ("with its index", "again", "after its index")),
+    "auto: sketch with its index"}
 DOWN = ("full", "narrow", "narrow", "round", *(f"round,extra={extra}" for extra in range(5)))
 
 

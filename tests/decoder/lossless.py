@@ -165,6 +165,11 @@ class Lossless(Codec):
         self.values_max = min(count, ceiling_of(codes.down[0]))
         self.whole_rows = self.has_rows() and ceiling_of(
             codes.down[0]) >= self.tensor["cols"] * ceiling_of(codes.down[1]) * 7 / 8
+        if self.whole_rows:
+            cols = self.tensor["cols"]
+            self.whole_rows_max = int(min(total * 5 / 4 / cols + 2,
+                                          count / cols * (1 - 1 / (32 * cols))))
+        self.tight = count * 15 / 16 < most <= count * 31 / 32
         self.block = 1024
         while self.block < count and self.block * self.expected < 64 * count:
             self.block *= 2
@@ -176,7 +181,6 @@ class Lossless(Codec):
         """The agreed coordinates."""
         kind, pieces = self.index_kind(steps[0][0].what), [(0, len(self.mean))]
         whole, first = kind == "rows" and self.whole_rows, steps[0]
-        self.seen.add(f"{self.options['index']}: {'whole rows' if whole else kind}")
         while steps[0] is first or self.is_index(steps[0]):
             round_ = steps[0].pop(0)
             if kind == "bloom":
@@ -187,6 +191,7 @@ class Lossless(Codec):
                 self.seen.add(f"lists after {'levels' if kind == 'levels' else 'nothing'}")
             elif kind == "rows" and steps[0] is first:
                 pieces = self.level(round_, self.rows(), self.members)
+                whole = whole and len(pieces) <= self.whole_rows_max
             else:
                 sizes = [4**k for k in range(7)] if kind == "levels" else [1]
                 pieces = self.level(round_, next(
@@ -195,6 +200,7 @@ class Lossless(Codec):
             if steps[0] is first and self.exact:
                 self.ranges(steps[0].pop(0), self.members)
             self.end(steps)
+        self.seen.add(f"{self.options['index']}: {'whole rows' if whole else kind}")
         if not whole:
             assert all(size == 1 for _, size in pieces), "an index that ends too early"
         return [i for i, _ in split(pieces, 1)]
@@ -206,11 +212,11 @@ class Lossless(Codec):
             return "rows" if self.has_rows() else "bitmap"
         if kind != "auto":
             return kind
-        if self.whole_rows:
+        if self.whole_rows and not self.tight:
             return "rows"
         if what["count"] in (-(-count // 4**k) for k in range(1, 7)):
             return "levels"
-        return "bitmap" if what["count"] == count else "bloom"
+        return "bitmap"
 
     @staticmethod
     def is_index(rounds):
@@ -392,8 +398,7 @@ class Lossless(Codec):
             self.formats = [assumed]
             self.sent_sketch(sketch, rows, most, None)
             found, unfit = self.flags(flags, most)
-            unit_count = len({i // 32 for i in keys})
-            fits = not unfit and len(keys) <= most and self.rows_for(len(keys), unit_count) <= rows
+            fits = not unfit and len(keys) <= room
         self.counted(index.contributors())
         self.seen.add(f"{self.mode}: sketch " + (
             "with its index" if fits else "again" if with_sketch else "after its index"))
