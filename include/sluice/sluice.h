@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define SLUICE_ABI_VERSION 4
+#define SLUICE_ABI_VERSION 5
 
 typedef enum sluice_code {
   SLUICE_OK = 0,
@@ -197,6 +197,13 @@ void sluice_memory_free(sluice_memory* memory);
 /* More tensors, between steps, the same on every rank; they are numbered in this order, from 0.
  * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, or tensors the codec refuses. */
 sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensors, size_t count);
+
+/* The codec's canonical SPEC, where options that follow the feedback ("auto") have their meaning.
+ * Lives as the memory. */
+const char* sluice_memory_spec(const sluice_memory* memory);
+/* Whether residuals and states that were saved under a SPEC fit this memory: the same codec, and the
+ * same options but for those that only say what is sent. SLUICE_MISMATCH: they do not. */
+sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec);
 
 /* Between steps. The residual of a tensor (count floats, NULL without feedback), its codec state
  * and the model's (bytes, maybe 0); to read, or to restore what was read from an equal memory.

@@ -99,6 +99,18 @@ sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensor
   return report(memory->memory->add(sluice::abi::tensors_from(tensors, count)));
 }
 
+const char* sluice_memory_spec(const sluice_memory* memory) {
+  return memory->memory->spec().c_str();
+}
+
+sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec) {
+  if (spec == nullptr) return report(sluice::abi::null("spec", "the spec of a saved state"));
+  const std::string_view mine = memory->memory->spec();
+  if (sluice::resumes(spec, mine)) return report(Nothing{});
+  return report(Problem{sluice::Code::mismatch,
+                        fmt::format("state of codec '{}'; accepted: that of '{}'", spec, mine)});
+}
+
 sluice_code sluice_memory_residual(sluice_memory* memory, uint32_t tensor, float** residual,
                                    uint64_t* count) {
   if (const Verdict known = check_tensor(memory, tensor); !known) return report(known);

@@ -69,6 +69,8 @@ _SIGNATURES = {
     "sluice_memory_make": (c.c_int, [c.c_void_p, c.POINTER(Options), c.POINTER(c.c_void_p)]),
     "sluice_memory_free": (None, [c.c_void_p]),
     "sluice_memory_add": (c.c_int, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t]),
+    "sluice_memory_spec": (c.c_char_p, [c.c_void_p]),
+    "sluice_memory_resumes": (c.c_int, [c.c_void_p, c.c_char_p]),
     "sluice_memory_residual": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
                                          c.POINTER(c.c_uint64)]),
     "sluice_memory_state": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
@@ -160,6 +162,16 @@ class Memory:
     def add(self, tensors: Sequence[TensorInfo]) -> None:
         array = (TensorInfo * len(tensors))(*tensors)
         check(lib().sluice_memory_add(self._handle, array, len(tensors)))
+
+    @property
+    def spec(self) -> str:
+        """The codec's, where options that follow the feedback have their meaning."""
+        return lib().sluice_memory_spec(self._handle).decode()
+
+    def check_resumes(self, spec: str) -> None:
+        """Raises unless a state that was saved under this spec fits."""
+        if lib().sluice_memory_resumes(self._handle, spec.encode()):
+            raise ValueError(lib().sluice_last_error().decode())
 
     def residual(self, tensor: int) -> tuple[int, int]:
         """Address and number of floats; (0, 0) without feedback."""
