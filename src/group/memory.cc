@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/random.h"
+#include "catalog/feedbacks.h"
 #include "group/flight.h"
 
 namespace sluice {
