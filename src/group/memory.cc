@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "catalog/codecs.h"
+#include "catalog/feedbacks.h"
 #include "group/flight.h"
 
 namespace sluice {
