@@ -51,7 +51,7 @@ def run(plan: Plan, workers: int, out: pathlib.Path, progress: Progress) -> Outc
                "--rate", "unlimited", "--grace", str(GRACE_S), "--json", str(lab_file), "--",
                "sh", "-c", TORCHRUN, sys.executable, str(plan_file)]
     lab = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, env=_environment(), text=True,
+                           stderr=subprocess.STDOUT, env=environment(), text=True,
                            errors="replace", preexec_fn=system.die_with_parent)
     lines = _Log(log_file, progress)
     try:
@@ -81,7 +81,8 @@ def _follow(lab: subprocess.Popen, lines: _Log) -> None:
             signal.signal(number, handler)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Of a rank."""
     paths = [str(ROOT / folder) for folder in ("python", "bench", "tools")]
     mine = {name: value for name, value in os.environ.items()
             # A job must not be changed by what a user set for jobs of their own.

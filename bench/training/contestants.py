@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Iterable
 
 POWERSGD_RANK = 4
 NAMED = "ddp-fp32", "ddp-bf16", "powersgd"
 ACCEPTED = (f"{', '.join(NAMED)}, or a codec SPEC as `sluice codecs` lists them, with +ef for error"
             " feedback and @torch or @stream for the carrier, as in tide:bits=2+ef@stream")
 
-DEFAULT = "ddp-fp32", "ddp-bf16", "powersgd", "thc", "tide:bits=4", "tide:bits=4@stream"
+DEFAULT = ("ddp-fp32", "ddp-bf16", "powersgd", "thc", "tide:bits=4", "tide:bits=4@stream",
+           "tide:bits=3", "tide:bits=2")
 QUICK = "ddp-fp32", "ddp-bf16", "tide:bits=4"
 SWEEP = *QUICK, "tide:bits=4@stream"
 FULL = *DEFAULT, "tide:bits=2+ef", "lossless"
@@ -64,6 +66,6 @@ def parse(name: str) -> Contestant:
     return Contestant(name, title, about, codec, carrier or "torch", feedback or "none")
 
 
-def parse_all(names: list[str]) -> list[Contestant]:
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """Without doubles, the reference first, whether it was named or not."""
-    return [parse(name) for name in dict.fromkeys([NAMED[0], *names])]
+    return tuple(dict.fromkeys([NAMED[0], *names]))

@@ -48,6 +48,7 @@ class Course:
         self.step, self.seconds = 0, 0.0
         self.step_seconds: list[float] = []
         self.losses: list[tuple[int, float, float]] = []
+        self.heads: list[list[float]] = []  # their losses, where the job has some, as in `losses`
         self.layers: list[dict] = []
         self._sent = self._received = 0
         self.note_loss()
@@ -77,10 +78,15 @@ class Course:
 
     def note_loss(self) -> None:
         """On the data that is held out; all ranks get the mean over all."""
+        inner, weights = self.model.module.inner, list(self.job.heads.values())
         with torch.no_grad():
-            loss = self.model.module(*self._held_out).double()
-        dist.all_reduce(loss)
-        self.losses.append((self.step, self.seconds, loss.item() / dist.get_world_size()))
+            found = (inner.per_head if weights else inner)(*self._held_out).double()
+        dist.all_reduce(found)
+        found /= dist.get_world_size()
+        if weights:
+            self.heads.append(found.tolist())
+            found = found @ torch.tensor(weights, dtype=torch.float64)
+        self.losses.append((self.step, self.seconds, found.item()))
 
     def exact_means(self, batch: Batch) -> list[torch.Tensor]:
         """Of the gradients that the next step will have."""
@@ -99,7 +105,7 @@ class Course:
             energy = mean.square().sum().item()
             error = (parameter.grad.double() - mean).square().sum().item()
             self.layers.append({"name": name.removeprefix("inner."), "count": parameter.numel(),
-                                "vnmse": error / energy if energy else None})
+                                "energy": energy, "vnmse": error / energy if energy else None})
 
     def bytes_per_step(self) -> tuple[float | None, float | None]:
         """Sent and received, the mean over the ranks; collective."""

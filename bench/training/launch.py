@@ -22,14 +22,14 @@ from training.report import write as write_report
 SPACE = 50_000_000  # bytes, for results, report and log
 
 
-def check_codecs(names: tuple[str, ...]) -> None:
+def check_codecs(names: tuple[str, ...], option: str = "--codecs") -> None:
     """Before anything is started, and by who knows."""
-    for contestant in contestants.parse_all(list(names)):
+    for contestant in map(contestants.parse, names):
         if contestant.codec is not None:
             try:
                 sluice.reduce([[0.0] * 8, [0.0] * 8], codec=contestant.codec)
             except ValueError as error:
-                raise Failed(f"--codecs {contestant.name}: {error}", 2) from None
+                raise Failed(f"{option} {contestant.name}: {error}", 2) from None
 
 
 def take(out: pathlib.Path):

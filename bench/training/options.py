@@ -14,7 +14,8 @@ from lab_parts.options import Rate
 from training import contestants
 from training.plan import AUTO, UNLIMITED, Plan
 
-JOBS = "gpt", "clicks"
+JOBS = "gpt", "clicks", "heads"
+SWEPT = "gpt", "clicks"
 WORKERS_MAX = 16
 SWEEP = "100mbit", "1gbit", "10gbit", UNLIMITED
 
@@ -22,9 +23,10 @@ SWEEP = "100mbit", "1gbit", "10gbit", UNLIMITED
 # another 30 seconds of a quick run and 80 of a usual one.
 QUICK = {"steps": {"gpt": 25}, "seconds": {"gpt": 45.0, "clicks": 45.0},
          "contestants": contestants.QUICK, "rounds": 2}
-DEFAULT = {"steps": {"gpt": 50, "clicks": 80}, "seconds": {"gpt": 170.0, "clicks": 85.0},
+DEFAULT = {"steps": {"gpt": 50, "clicks": 80, "heads": 80},
+           "seconds": {"gpt": 170.0, "clicks": 85.0, "heads": 85.0},
            "contestants": contestants.DEFAULT, "rounds": 3}
-FULL = {"steps": {"gpt": 60, "clicks": 100}, "seconds": {},
+FULL = {"steps": {"gpt": 60, "clicks": 100, "heads": 80}, "seconds": {},
         "contestants": contestants.FULL, "rounds": 7}
 PIECE = 5
 
@@ -60,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized"):
             known = [name for action in self._actions for name in action.option_strings]
             message += f"; accepted: {', '.join(known)}"
-        print(f"run: {message}", file=sys.stderr)
+        print(f"{self.prog.rpartition('/')[2]}: {message}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -111,8 +113,8 @@ def plan(options: argparse.Namespace, results: str) -> Plan:
     steps = {name: options.steps or mode["steps"].get(name, mode["steps"]["gpt"])
              for name in dict.fromkeys(names)}
     asked = options.steps or options.seeds
-    return Plan(jobs=steps, contestants=tuple(options.codecs or mode["contestants"]),
-                seeds=options.seeds or (3 if options.full else 1),
+    return Plan(jobs=steps, contestants=contestants.in_order(options.codecs or mode["contestants"]),
+                seeds=tuple(range(1, 1 + (options.seeds or (3 if options.full else 1)))),
                 rates=tuple(dict.fromkeys(options.rate or [AUTO])), piece=PIECE,
                 trace_rounds=mode["rounds"], seconds={} if asked else mode["seconds"],
                 results=results)
@@ -120,7 +122,7 @@ def plan(options: argparse.Namespace, results: str) -> Plan:
 
 def sweep_plan(results: str) -> Plan:
     """That of --full's second run: steps are timed at several rates, training goes nowhere."""
-    return Plan(jobs=dict.fromkeys(JOBS, 4 * PIECE), contestants=contestants.SWEEP, seeds=1,
+    return Plan(jobs=dict.fromkeys(SWEPT, 4 * PIECE), contestants=contestants.SWEEP, seeds=(1,),
                 rates=SWEEP, piece=PIECE, trace_rounds=3, seconds={}, results=results)
 
 

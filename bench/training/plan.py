@@ -14,13 +14,14 @@ class Plan:
     """Everything that decides a run's course."""
 
     jobs: dict[str, int]            # name and steps
-    contestants: tuple[str, ...]
-    seeds: int
+    contestants: tuple[str, ...]    # the first is what the others are compared with
+    seeds: tuple[int, ...]
     rates: tuple[str, ...]          # of the links, in turn: AUTO, UNLIMITED, or as `tc` writes it
     piece: int                      # steps of a contestant before it is the next one's turn
     trace_rounds: int               # 0: no trace
     seconds: dict[str, float]       # for the training of a job; none: as long as it takes
     results: str                    # file
+    held_out_times: int = 1         # as much held-out data as the job's own
 
     def write(self, path: pathlib.Path) -> None:
         path.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")

@@ -61,8 +61,9 @@ class Progress:
         name, step, steps = event["contestant"], event["step"], event["steps"]
         self.where = f"{self._job}, seed {self._seed}, {name}, step {step} of {steps}"
         bar = "#" * (20 * step // steps)
+        heads = ", ".join(f"{head} {loss:.4f}" for head, loss in event["heads"].items())
         text = (f"{name:{self._width}}  {bar:.<20} {step:4}/{steps}  loss {event['loss']:.4f}"
-                f"  {event['seconds'] / step:.3f} s/step")
+                f"{f' ({heads})' if heads else ''}  {event['seconds'] / step:.3f} s/step")
         if self._live:
             self._lines[name] = text
             self._draw()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from training.progress import job_text
-from training.report.figures import Row, Spread, rows_of
+from training.report.figures import Row, Spread, heads_of, rows_of
 
 COLUMNS = ("", "to target", "speed-up", "steps/s", "MB sent", "final loss", "difference")
 
@@ -25,14 +25,23 @@ def cells(row: Row) -> tuple[str, ...]:
             shown(row.difference, "+.2%"))
 
 
+def head_cell(row: Row) -> str:
+    """The loss of one head, and its difference to the reference's."""
+    return shown(row.loss, ".4f") + (shown(row.difference, "+8.2%", missing="") if row.index
+                                     else "")
+
+
 def text(job: dict, network: dict) -> str:
     """Of one job."""
     first = job["configurations"][0]["seeds"]
     title = (f"{job['name']}: {job['title']}, {job['parameters'] / 1e6:.2f} M parameters in"
              f" {job['buckets']} buckets, {network['workers']} workers,"
              f" {job_text(job['rate'], job['dense_share'])}")
-    rows = [COLUMNS, *(cells(row) for row in rows_of(job))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    heads = [(name, rows_of(own)) for name, own in heads_of(job)]
+    rows = [(*COLUMNS, *(name for name, _ in heads)),
+            *((*cells(row), *(head_cell(own[row.index]) for _, own in heads))
+              for row in rows_of(job))]
+    widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
                                                      zip(row[1:], widths[1:]))]) for row in rows]
     seeds = f", median of {len(first)} seeds" if len(first) > 1 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from training import table
-from training.report.figures import Spread, rows_of
+from training.report.figures import Spread, heads_of, rows_of
 
 
 def write(root: pathlib.Path, results: dict, sweep: dict) -> list[pathlib.Path]:
@@ -43,13 +43,16 @@ def ranged(spread: Spread | None, form: str, factor: float = 1.0, unit: str = ""
 def training_tables(results: dict) -> str:
     parts = []
     for job in results["jobs"]:
+        heads = [(name, rows_of(own)) for name, own in heads_of(job)]
         rows = [["", "time to target loss", "speed-up", "steps/s", "MB sent per step",
-                 "final loss against dense"]]
+                 "final loss against dense", *(f"{name} against dense" for name, _ in heads)]]
         for row in rows_of(job):
             cells = table.cells(row)
             reached = cells[1] != "not reached"
             rows.append([row.title, cells[1], ranged(row.speed_up, ".2f", 1, " ×") if reached
-                         else "—", cells[3], cells[4], ranged(row.difference, "+.2f", 100, " %")])
+                         else "—", cells[3], cells[4],
+                         *(ranged(own.difference, "+.2f", 100, " %")
+                           for own in (row, *(found[row.index] for _, found in heads)))])
         parts.append(
             f"**{job['title'][0].upper()}{job['title'][1:]}**: {job['parameters'] / 1e6:.2f} M"
             f" parameters in {job['buckets']} buckets, {job['steps']} steps of {job['batch']},"

@@ -35,7 +35,7 @@ class Race:
                  rate: str | None) -> None:
         self._job, self._plan, self.steps, self._rate = job, plan, steps, rate
         rank, ranks = dist.get_rank(), dist.get_world_size()
-        held_out = job.held_out(rank, ranks)
+        held_out = job.held_out(rank, ranks, plan.held_out_times)
         self._batches = [job.batch(step, rank) for step in range(steps)]
         with network.without_limit(rate):
             self.courses = [Course(job, contestant, held_out) for contestant in names]
@@ -54,7 +54,7 @@ class Race:
 
     def _train(self, course: Course, batches: list[Batch]) -> None:
         ahead = self.steps // 2 - course.step  # Errors are noted in that step.
-        if 0 <= ahead < len(batches) and self._plan.trace_rounds:
+        if 0 <= ahead < len(batches):
             if ahead:
                 course.train(batches[:ahead])
             with network.without_limit(self._rate):
@@ -66,7 +66,8 @@ class Race:
             course.train(batches)
         course.note_loss()
         tell("progress", contestant=course.contestant.name, step=course.step, steps=self.steps,
-             loss=course.losses[-1][2], seconds=course.seconds)
+             loss=course.losses[-1][2], seconds=course.seconds,
+             heads=dict(zip(self._job.heads, course.heads[-1] if course.heads else [])))
 
     def _cut(self, piece: int, took: float, seconds: float) -> None:
         pieces = torch.tensor([max(PIECES_MIN, int(seconds / took))])
@@ -88,6 +89,7 @@ class Race:
                 "steps_to_target": there and there[0], "seconds_to_target": there and there[1],
                 "train_seconds": course.seconds, "steps": course.step,
                 "step_seconds": course.step_seconds, "held_out": course.losses,
+                "heads": course.heads,
                 "sent_bytes_per_step": sent, "received_bytes_per_step": received,
                 "stats": course.stats(), "failed": None})
         return found
@@ -115,21 +117,21 @@ def settle_rate(job: Job, rate: str, batches: list[Batch]) -> tuple[str | None, 
 
 def run_job(plan: Plan, name: str, rate: str) -> dict:
     """All seeds of one job at one rate."""
-    names = contestants.parse_all(list(plan.contestants))
-    job = jobs.make(name, seed=1)
+    names = [contestants.parse(each) for each in plan.contestants]
+    job = jobs.make(name, plan.seeds[0])
     batches = [job.batch(step, dist.get_rank()) for step in range(plan.piece)]
     tell("probe", job=name, title=job.title, rate=rate)
     chosen, why, share = settle_rate(job, rate, batches)
     tell("job", job=name, title=job.title, rate=chosen, why=why, share=share,
          contestants=[contestant.name for contestant in names])
     steps, seeds = plan.jobs[name], []
-    for seed in range(1, plan.seeds + 1):
-        tell("seed", seed=seed, seeds=plan.seeds)
+    for seed in plan.seeds:
+        tell("seed", seed=seed, seeds=len(plan.seeds))
         race = Race(jobs.make(name, seed), plan, names, steps, chosen)
         race.run(plan.seconds.get(name))
         steps = race.steps
         seeds.append(race.results())
-        if seed == 1:
+        if seed == plan.seeds[0]:
             layers = [course.layers for course in race.courses]
             buckets = bucket_count(race.courses[0])
         race.end()
@@ -140,6 +142,7 @@ def run_job(plan: Plan, name: str, rate: str) -> dict:
                 "trace": traces[number], "layers": layers[number]}
                for number, contestant in enumerate(names)]
     return {"name": name, "title": job.title, "loss_name": job.loss_name,
+            "heads": [{"name": head, "weight": weight} for head, weight in job.heads.items()],
             "parameters": sum(p.numel() for p in job.model().parameters()),
             "buckets": buckets, "steps": steps, "batch": job.batch_text, "rate": chosen,
             "rate_why": why, "dense_share": share, "target_share": target.TARGET_SHARE,

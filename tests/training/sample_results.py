@@ -39,15 +39,17 @@ def loss_at(step, start, end):
 def seed_of(draw, number, spec, steps, scale, start, end, target):
     step_s = [scale * spec[6] * draw.uniform(0.96, 1.05) for _ in range(steps)]
     factor = spec[8] * draw.uniform(0.999, 1.001)
-    held_out = []
+    held_out, heads = [], []
     for step in range(0, steps + 1, 6):
         loss = loss_at(step, start, end) * (factor if step else 1) * draw.uniform(0.998, 1.002)
         held_out.append([step, round(sum(step_s[:step]), 3), round(loss, 4)])
+        heads.append([round(0.9 * loss, 4), round(0.1 * loss * spec[8] ** (step / 10) / 0.3, 4)])
     reached = next((point for point in held_out if point[2] <= target), None)
     return {"seed": number, "target": target, "final_loss": held_out[-1][2],
             "seconds_to_target": reached and reached[1], "steps_to_target": reached and reached[0],
             "train_seconds": round(sum(step_s), 3), "steps": steps,
             "step_seconds": [round(s, 4) for s in step_s], "held_out": held_out,
+            "heads": heads,
             "sent_bytes_per_step": spec[5] * scale * 1e6,
             "received_bytes_per_step": spec[5] * scale * 1.01e6, "failed": None}
 
@@ -95,7 +97,8 @@ def make():
     draw = random.Random(5)
     gpt = job(draw, "gpt", "a small GPT on the sources of Python's library", (1, 2, 3), 1.0,
               5.55, 2.72, LAYERS, 9, parameters=1_840_000, batch="8 x 64 bytes per worker",
-              loss_name="held-out loss (nats per byte)", rate="83.2mbit", dense_share=0.79)
+              loss_name="held-out loss (nats per byte)", rate="83.2mbit", dense_share=0.79,
+              heads=[{"name": "left", "weight": 1.0}, {"name": "right", "weight": 0.3}])
     cnn = job(draw, "cnn", "a small residual network on made-up images", (1,), 0.4, 2.31, 0.62,
               [(f"layer{i}.conv.weight", 9216) for i in range(9)], 3, parameters=310_000,
               batch="32 images per worker", loss_name="held-out loss (nats per image)",
@@ -120,7 +123,8 @@ def small_made():
     found["jobs"], gpt["configurations"] = [gpt], [gpt["configurations"][i] for i in (0, 3)]
     for configuration in gpt["configurations"]:
         configuration["seeds"] = configuration["seeds"][:1]
-        configuration["seeds"][0]["held_out"] = configuration["seeds"][0]["held_out"][::10]
+        for key in ("held_out", "heads"):
+            configuration["seeds"][0][key] = configuration["seeds"][0][key][::10]
         configuration["seeds"][0]["step_seconds"] = [0.5]
         configuration["layers"] = configuration["layers"][:2]
         configuration["trace"]["spans"] = configuration["trace"]["spans"][:5]

@@ -5,6 +5,7 @@ import io
 import json
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,8 +37,8 @@ class Contestants(unittest.TestCase):
             self.assertIn("tide:bits=2+ef@stream", str(caught.exception))
 
     def test_the_reference_comes_first_and_nobody_comes_twice(self):
-        names = [c.name for c in contestants.parse_all(["thc", "ddp-fp32", "thc", "tide"])]
-        self.assertEqual(names, ["ddp-fp32", "thc", "tide"])
+        self.assertEqual(contestants.in_order(["thc", "ddp-fp32", "thc", "tide"]),
+                         ("ddp-fp32", "thc", "tide"))
 
 
 class Options(unittest.TestCase):
@@ -54,7 +55,8 @@ class Options(unittest.TestCase):
         for arguments, value, accepted in (
                 (["--rate", "3"], "'3'", "gbit"), (["--rate", "fast"], "'fast'", "unlimited"),
                 (["--workers", "1"], "'1'", "2 to 16"), (["--workers", "x"], "'x'", "2 to 16"),
-                (["--job", "bert"], "'bert'", "gpt, clicks"), (["--seeds", "0"], "'0'", "1 to"),
+                (["--job", "bert"], "'bert'", "gpt, clicks, heads"),
+                (["--seeds", "0"], "'0'", "1 to"),
                 (["--codecs", "tide@mpi"], "'tide@mpi'", "@stream"),
                 (["--steps", "3"], "'3'", "20 to"), (["--fast"], "--fast", "--quick"),
                 (["--full", "--rate", "1gbit"], "--rate", "one or the other"),
@@ -68,13 +70,18 @@ class Options(unittest.TestCase):
             return options.plan(options.parse(list(arguments)), "raw.json")
         usual = made()
         self.assertEqual((set(usual.jobs), usual.seeds, usual.rates),
-                         ({"gpt", "clicks"}, 1, ("auto",)))
+                         ({"gpt", "clicks", "heads"}, (1,), ("auto",)))
         self.assertEqual(set(made("--quick").jobs), {"gpt"})
-        self.assertEqual(made("--full").seeds, 3)
+        self.assertEqual(made("--full").seeds, (1, 2, 3))
+        for mode in ([], ["--full"]):
+            self.assertLessEqual({"tide:bits=2", "tide:bits=3", "tide:bits=4"},
+                                 set(made(*mode).contestants))
+        self.assertLessEqual({"lossless", "tide:bits=2+ef"}, set(made("--full").contestants))
         asked = made("--job", "clicks", "--steps", "40", "--rate", "1gbit", "--rate", "unlimited",
                      "--codecs", "thc", "fixed")
         self.assertEqual((asked.jobs, asked.rates, asked.contestants, asked.seconds),
-                         ({"clicks": 40}, ("1gbit", "unlimited"), ("thc", "fixed"), {}))
+                         ({"clicks": 40}, ("1gbit", "unlimited"), ("ddp-fp32", "thc", "fixed"),
+                          {}))
 
     def test_plans_survive_their_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +115,8 @@ def events(steps=20):
     for step in range(5, steps + 1, 5):
         for name in ("ddp-fp32", "thc"):
             yield {"what": "progress", "contestant": name, "step": step, "steps": steps,
-                   "loss": 3.25, "seconds": 0.5 * step}
+                   "loss": 3.25, "seconds": 0.5 * step,
+                   "heads": {"left": 3.0, "right": 0.5} if name == "thc" else {}}
     yield {"what": "cut", "steps": 20, "planned": 100, "seconds": 60}
     yield {"what": "trace", "contestant": "ddp-fp32"}
 
@@ -126,6 +134,7 @@ class ProgressLines(unittest.TestCase):
             progress.take(event)
         self.assertNotIn("\x1b", out.getvalue())
         self.assertEqual(out.getvalue().count("loss 3.2500"), 2 * 4)
+        self.assertEqual(out.getvalue().count("loss 3.2500 (left 3.0000, right 0.5000)  "), 4)
         self.assertIn("links of 80mbit; plain DDP spends 80% of a step waiting", out.getvalue())
         self.assertEqual(progress.where, "gpt, trace of ddp-fp32")
 
@@ -188,6 +197,21 @@ class Tables(unittest.TestCase):
         reached = [c["seeds"][0]["seconds_to_target"] for c in job["configurations"]]
         self.assertEqual(text.count("not reached"), sum(r is None for r in reached))
         self.assertIn(f"{reached[0]:.1f} s", text)
+
+    def test_heads_have_a_column_each(self):
+        job = self.results["jobs"][0]
+        dense, tide = (job["configurations"][i]["seeds"] for i in (0, 3))
+        losses = [[seed["heads"][-1][1] for seed in seeds] for seeds in (dense, tide)]
+        more = statistics.median(ours / theirs - 1 for theirs, ours in zip(*losses))
+        lines = table.text(job, self.results["network"]).splitlines()
+        self.assertRegex(lines[2], r"difference  +left  +right$")
+        found = next(line for line in lines if line.startswith("tide:bits=4 "))
+        self.assertTrue(found.endswith(f"{statistics.median(losses[1]):.4f}{more:+8.2%}"), found)
+        docs = tables_in_docs.training_tables(self.results)
+        self.assertIn("| final loss against dense | left against dense | right against dense |",
+                      docs)
+        self.assertIn(f"| {100 * more:+.2f} % (", docs)
+        self.assertEqual(docs.count("left against"), 1)  # The other job has one loss.
 
     def test_loopback_is_said(self):
         network = {"mode": "loopback", "why": "no root", "workers": 4}

@@ -265,8 +265,11 @@ class Page(unittest.TestCase):
             reference = {s["seed"]: s for s in job["configurations"][0]["seeds"]}
             for place, one in enumerate(job["configurations"]):
                 seeds = [s for s in one["seeds"] if not s["failed"]]
-                self.check_cells([next(cells) for _ in range(6)], place, seeds,
-                                 [reference[s["seed"]] for s in seeds])
+                references = [reference[s["seed"]] for s in seeds]
+                self.check_cells([next(cells) for _ in range(6)], place, seeds, references)
+                for head, _ in enumerate(job.get("heads", [])):
+                    self.check_head(next(cells), place, *(
+                        [s["heads"][-1][head] for s in own] for own in (seeds, references)))
         self.assertEqual(list(cells), [])
 
     def check_cells(self, cells, place, seeds, references):
@@ -290,6 +293,13 @@ class Page(unittest.TestCase):
                 self.check_number(low, min(values))
                 self.check_number(high, max(values))
 
+    def check_head(self, cell, place, losses, references):
+        shown = cell.split("\n")
+        self.check_number(shown[0], statistics.median(losses))
+        if place:
+            self.check_number(shown[-1], statistics.median(
+                100 * loss / other - 100 for loss, other in zip(losses, references)))
+
     def check_number(self, text, value):
         shown = re.match(r"[+−]?\d[\d,]*(?:\.\d+)?", text.strip())[0]
         unit = 10.0 ** -len(shown.partition(".")[2])
@@ -304,6 +314,17 @@ class Page(unittest.TestCase):
                                    r" than DDP, Gloo float32; final loss \+0\.\d\s%\.$")
         self.assertEqual(found.texts("small", **{"class": "failed"}),
                          ["seed 2 failed: rank 2 was ended by SIGKILL"])
+
+    def test_heads_have_a_column_and_a_chart_each(self):
+        found = self.read()
+        for words in ("left", "right"):
+            self.assertIn(f"Final loss of {words}", found.texts("th", scope="col"))
+            self.assertEqual(sum(text == f"Loss of {words} against steps"
+                                 for text in found.texts("title")), 1)
+        own = dict(figures.heads_of(self.results["jobs"][0]))["right"]
+        seed, = (c["seeds"][1] for c in self.results["jobs"][0]["configurations"][3:4])
+        line = figures.seed_lines(own["configurations"][3])[1]
+        self.assertEqual([loss for _, _, loss in line], [pair[1] for pair in seed["heads"]])
 
     def test_loopback_is_said_prominently_and_only_then(self):
         self.assertEqual(self.read().texts("p", role="note"), [])

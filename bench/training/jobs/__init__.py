@@ -17,7 +17,10 @@ class Job(abc.ABC):
     title: str
     loss_name: str
     batch_text: str
-    architecture: type[nn.Module]   # Its forward takes a batch and returns the mean loss.
+    # Its forward takes a batch and returns the mean loss. Where there are heads, its method
+    # per_head takes a batch too and returns the mean loss of each.
+    architecture: type[nn.Module]
+    heads: dict[str, float] = {}    # name and weight in the loss; none: there is one loss
     bucket_mb: float    # of DDP, so that there are at least eight buckets
     rate: float         # the optimizer's
     warmup: int = 10    # steps over which that is reached
@@ -39,8 +42,9 @@ class Job(abc.ABC):
         """What a rank learns from in a step."""
 
     @abc.abstractmethod
-    def held_out(self, rank: int, ranks: int) -> Batch:
-        """A rank's share of the data that is never learned from; shares have the same size."""
+    def held_out(self, rank: int, ranks: int, times: int = 1) -> Batch:
+        """A rank's share of the data that is never learned from; shares have the same size. With
+        `times` as much of it, losses differ less by chance."""
 
     def set_rate(self, optimizer: torch.optim.Optimizer, step: int) -> None:
         """Warm-up, then constant: the loss goes on falling, so that a target near the end means
@@ -54,7 +58,8 @@ def make(name: str, seed: int) -> Job:
     # Here, because the jobs' modules need Job.
     from training.jobs.clicks import Clicks
     from training.jobs.gpt import Gpt
-    return {job.name: job for job in (Gpt, Clicks)}[name](seed)
+    from training.jobs.heads import Heads
+    return {job.name: job for job in (Gpt, Clicks, Heads)}[name](seed)
 
 
 def generator(*key: int) -> torch.Generator:

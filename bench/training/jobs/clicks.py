@@ -82,5 +82,5 @@ class Clicks(Job):
     def batch(self, step: int, rank: int) -> Batch:
         return draw(ROWS, generator(self.seed, step, rank))
 
-    def held_out(self, rank: int, ranks: int) -> Batch:
-        return draw(HELD_OUT_ROWS // ranks, generator(21, rank))
+    def held_out(self, rank: int, ranks: int, times: int = 1) -> Batch:
+        return draw(times * HELD_OUT_ROWS // ranks, generator(21, rank))

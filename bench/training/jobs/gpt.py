@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import sysconfig
+from typing import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -19,27 +20,27 @@ SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rows, length, _ = x.shape
+        rows, length, width = x.shape
         q, k, v = (part.view(rows, length, HEADS, -1).transpose(1, 2)
                    for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(rows, length, WIDTH))
+        x = x + self.out(mixed.transpose(1, 2).reshape(rows, length, width))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
 class Model(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, layers: int = LAYERS, width: int = WIDTH) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(256, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 256, bias=False)
+        self.tokens, self.places = nn.Embedding(256, width), nn.Embedding(CONTEXT, width)
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256, bias=False)
         for embedding in (self.tokens, self.places):
             nn.init.normal_(embedding.weight, std=0.02)
 
@@ -49,14 +50,18 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+def sources() -> Iterator[bytes]:
+    """The files, in an order that does not depend on the file system."""
+    root = pathlib.Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(path for path in root.rglob("*.py")
+                       if not SKIPPED & set(path.relative_to(root).parts)):
+        yield path.read_bytes()
+
+
 @functools.cache
 def text() -> torch.Tensor:
-    """All of it, as bytes, in an order that does not depend on the file system."""
-    root = pathlib.Path(sysconfig.get_paths()["stdlib"])
-    files = sorted(path for path in root.rglob("*.py")
-                   if not SKIPPED & set(path.relative_to(root).parts))
-    return torch.frombuffer(bytearray(b"".join(path.read_bytes() for path in files)),
-                            dtype=torch.uint8)
+    """All of it, as bytes."""
+    return torch.frombuffer(bytearray(b"".join(sources())), dtype=torch.uint8)
 
 
 class Gpt(Job):
@@ -72,17 +77,31 @@ class Gpt(Job):
         return torch.optim.AdamW(model.parameters(), lr=self.rate)
 
     def batch(self, step: int, rank: int) -> Batch:
-        end = int(len(text()) * (1 - HELD_OUT_SHARE)) - CONTEXT - 1
-        starts = torch.randint(end, (ROWS,), generator=generator(self.seed, step, rank))
-        return _rows(starts.tolist())
+        return next_bytes(text(), drawn(len(text()), generator(self.seed, step, rank)))
 
-    def held_out(self, rank: int, ranks: int) -> Batch:
-        first = int(len(text()) * (1 - HELD_OUT_SHARE))
-        stride = (len(text()) - first - CONTEXT - 1) // HELD_OUT_ROWS
-        return _rows(range(first + rank * stride, len(text()) - CONTEXT - 1, ranks * stride),
-                     HELD_OUT_ROWS // ranks)
+    def held_out(self, rank: int, ranks: int, times: int = 1) -> Batch:
+        return next_bytes(text(), kept(len(text()), rank, ranks, times))
 
 
-def _rows(starts, count: int | None = None) -> Batch:
-    rows = torch.stack([text()[start:start + CONTEXT + 1] for start in list(starts)[:count]])
-    return rows[:, :-1].long(), rows[:, 1:].long()
+def drawn(length: int, source: torch.Generator) -> list[int]:
+    """Where the rows of a batch begin, in a text of that length."""
+    end = int(length * (1 - HELD_OUT_SHARE)) - CONTEXT - 1
+    return torch.randint(end, (ROWS,), generator=source).tolist()
+
+
+def kept(length: int, rank: int, ranks: int, times: int) -> list[int]:
+    """Where a rank's held-out rows begin: evenly over the text's end."""
+    first = int(length * (1 - HELD_OUT_SHARE))
+    stride = (length - first - CONTEXT - 1) // (times * HELD_OUT_ROWS)
+    starts = range(first + rank * stride, length - CONTEXT - 1, ranks * stride)
+    return list(starts)[:times * HELD_OUT_ROWS // ranks]
+
+
+def cut(values: torch.Tensor, starts: list[int]) -> torch.Tensor:
+    """A row of CONTEXT + 1 from each start."""
+    return torch.stack([values[start:start + CONTEXT + 1] for start in starts]).long()
+
+
+def next_bytes(values: torch.Tensor, starts: list[int]) -> Batch:
+    rows = cut(values, starts)
+    return rows[:, :-1], rows[:, 1:]

@@ -72,6 +72,23 @@ def rows_of(job):
             for index, configuration in enumerate(configurations)]
 
 
+def heads_of(job):
+    """(name, the job as if that head's loss were its only one) of every head."""
+    heads = job.get("heads") or []
+    return [(str(head.get("name") or "?"), one_head(job, place))
+            for place, head in enumerate(heads)]
+
+
+def one_head(job, place):
+    def of(seed):
+        losses = [(losses or [])[place:place + 1] or [None] for losses in seed.get("heads") or []]
+        points = [[*point[:2], loss] for point, [loss] in zip(seed.get("held_out") or [], losses)]
+        return seed | {"held_out": points, "final_loss": losses[-1][0] if losses else None}
+    return job | {"configurations": [
+        configuration | {"seeds": [of(seed) for seed in configuration.get("seeds") or []]}
+        for configuration in job.get("configurations") or []]}
+
+
 def row_of(index, configuration, reference):
     every = configuration.get("seeds") or []
     pairs = [(seed, reference.get(name, {})) for name, seed in seeds_of(configuration).items()]

@@ -7,7 +7,8 @@ import pathlib
 
 from . import charts
 from .drawing import definitions, swatch
-from .figures import best_of, headline, ratio, rows_of, seeds_of, spread, title_of, without_nonsense
+from .figures import (best_of, headline, heads_of, ratio, rows_of, seeds_of, spread, title_of,
+                      without_nonsense)
 from .markup import NOTHING, Markup, element, join, number, percent
 from .table import table
 
@@ -92,7 +93,9 @@ def job_section(index, job):
         "section", element("h2", job_name(job), element("small", job.get("title"))),
         element("p", join(facts, " · "), class_="facts"),
         element("p", first, class_="headline"), element("p", second) if second else None,
-        tiles(configurations, rows), table(rows, target, job.get("target_share")),
+        tiles(configurations, rows),
+        table(rows, target, job.get("target_share"),
+              [(name, rows_of(own)) for name, own in heads_of(job)]),
         *legend(configurations),
         element("div", *job_charts(job, configurations, target and target.median),
                 class_="charts"), class_="job", id=f"job{index}")
@@ -135,6 +138,8 @@ def job_charts(job, configurations, target):
                           job, 1, "seconds of training", target),
         charts.line_chart("Loss against steps", "Lines that lie on each other learn the same from"
                           " a step.", job, 0, "steps", target),
+        *(charts.line_chart(f"Loss of {name} against steps", "One head's own loss, not weighted.",
+                            own, 0, "steps", None) for name, own in heads_of(job)),
         charts.breakdown("Where a step's time goes", "Medians over traced steps. With perfect"
                          " overlap a step would be as long as its floor.", configurations),
         charts.traffic("Bytes per step", "As the workers' network interfaces counted them, headers"

@@ -8,35 +8,40 @@ COLUMNS = {"Time to target loss": "Time to target", "Speed-up": "Speed-up",  # O
            "Final loss": "Final loss", "Final loss, difference": "Difference"}
 
 
-def table(rows, target, target_share):
-    """target_share: of the first configuration's steps, after which it has the target loss."""
+def table(rows, target, target_share, heads=()):
+    """target_share: of the first configuration's steps, after which it has the target loss.
+    heads: of each its name and its own rows, of which the losses are shown."""
     caption = "Medians over the seeds, with the range below where there are several."
     if target:
         caption = (f"Target loss: {number(target.median, 4)}, which {rows[0].title} has after"
                    f" {percent(target_share)} of its steps. {caption}")
     head = [element("th", words, scope="col", role="columnheader")
-            for words in ("Configuration", *COLUMNS)]
+            for words in ("Configuration", *COLUMNS, *(f"Final loss of {name}"
+                                                       for name, _ in heads))]
     fastest = max((row.speed_up.median for row in rows if row.speed_up), default=1)
     return element(
         "table", element("caption", caption),
         element("thead", element("tr", *head, role="row"), role="rowgroup"),
-        element("tbody", *(table_row(row, fastest) for row in rows), role="rowgroup"),
+        element("tbody", *(table_row(row, fastest, [(name, own[row.index]) for name, own in heads])
+                           for row in rows), role="rowgroup"),
         role="table")
 
 
-def table_row(row, fastest):
+def table_row(row, fastest, heads):
     failures = [element("small", f"seed {seed} failed: {what}", class_="failed")
                 for seed, what in row.failures]
     cells = (time_to_target(row), speed_up(row, fastest), measured(row.rate),
              measured(row.sent, lambda value: number(value / 1e6)),
              measured(row.loss, lambda value: number(value, 4)),
              measured(row.difference if row.index else None,
-                      lambda value: percent(value, 2, "+", unit=""), "%"))
+                      lambda value: percent(value, 2, "+", unit=""), "%"),
+             *(head_loss(own) for _, own in heads))
     return element(
         "tr", element("th", swatch(row.index), element("span", row.title, *failures), scope="row",
                       role="rowheader"),
         *(element("td", *cell, role="cell", data_label=label)
-          for label, cell in zip(COLUMNS.values(), cells)), role="row")
+          for label, cell in zip((*COLUMNS.values(), *(name for name, _ in heads)), cells)),
+        role="row")
 
 
 def measured(found, show=number, unit="", missing=NOTHING):
@@ -45,6 +50,13 @@ def measured(found, show=number, unit="", missing=NOTHING):
     low, high = show(found.low), show(found.high)
     return [show(found.median) + (SPACE + unit if unit else ""),
             element("small", f"{low} – {high}") if low != high else None]
+
+
+def head_loss(row):
+    cell = measured(row.loss, lambda value: number(value, 4))
+    if row.index and row.difference:
+        cell.append(element("small", percent(row.difference.median, 2, "+")))
+    return cell
 
 
 def not_reached(row):
