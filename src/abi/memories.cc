@@ -26,8 +26,8 @@ struct sluice_parcel {
   // Null, or why this may not be called here.
   [[nodiscard]] Verdict expect(At wanted, const char* before) const {
     if (at == wanted) return Nothing{};
-    return sluice::abi::invalid(fmt::format("parcel: called out of order; accepted: after {}",
-                                            before));
+    return sluice::abi::invalid(
+        fmt::format("parcel: called out of order; accepted: after {}", before));
   }
   sluice_code outcome(const Status& status, At then) {
     if (status) {
@@ -68,8 +68,8 @@ Verdict check_size(std::uint64_t size, std::uint64_t wanted, const char* what) {
 }
 
 // Rounds a tensor's mean and keeps what that lost, tile by tile.
-void shorten(sluice::floats::Format format, std::span<const float> mean,
-             std::span<float> residual, std::span<std::byte> halves) {
+void shorten(sluice::floats::Format format, std::span<const float> mean, std::span<float> residual,
+             std::span<std::byte> halves) {
   constexpr std::size_t kTile = 1024;
   std::array<float, kTile> rounded;
   for (std::size_t at = 0; at < mean.size(); at += kTile) {

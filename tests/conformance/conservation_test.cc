@@ -52,8 +52,8 @@ std::set<std::string> specs_of(const Info& info) {
   std::set<std::string> specs{std::string(info.name)};
   for (std::size_t i = 0; i < values.size(); ++i) {
     for (const double value : values[i]) {
-      specs.insert(fmt::format("{}:{}={}", info.name, info.options[i].key,
-                               text_of(info.options[i], value)));
+      specs.insert(
+          fmt::format("{}:{}={}", info.name, info.options[i].key, text_of(info.options[i], value)));
     }
   }
   if (values.size() < 2) return specs;
@@ -119,7 +119,6 @@ double lost_share(const Codec& codec, Scenario scenario) {
   }
   return norm(lost) / norm(given);
 }
-
 
 class Conservation : public ::testing::TestWithParam<Info> {
  protected:

@@ -156,7 +156,8 @@ class Tide(Codec):
         live = [i for i, c in enumerate(codes) if c not in (0, EXACT)]
         if not self.floor or not self.budget:
             return [False] * len(codes)
-        if sum(self.blocks[i][1] for i in live) <= self.budget:
+        lanes = sum(self.blocks[i][1] for i in live)
+        if lanes <= self.budget:
             return [True] * len(codes)
         classes, taken = [[]], 0
         for i in live:
@@ -166,8 +167,8 @@ class Tide(Codec):
                 taken = 0
             classes[-1].append(i)
             taken += size
-        mine = classes[(self.turn_of(0) + self.number) % len(classes)]
-        return [i in mine for i in range(len(codes))]
+        turn = (self.turn_of(0) + self.number) % max(len(classes), ceil_of(lanes, self.budget))
+        return [turn < len(classes) and i in classes[turn] for i in range(len(codes))]
 
     def lanes(self, round_, width, blocks, only, own):
         round_.expect(only, op="lane_sum", bits=width, down=self.down, extra=self.extra,

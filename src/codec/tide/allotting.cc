@@ -90,8 +90,9 @@ void Allotting::mark_turns(std::span<const Code12> codes, std::uint64_t live, st
     mark_class(codes, live, 0, turns);
     return;
   }
-  const std::uint64_t classes = mark_class(codes, most, 0, {});
-  mark_class(codes, most, (hash_at(0) + chunk_.step) % classes, turns);
+  // A block beyond the budget by itself pays with steps in which it is nobody's turn.
+  const std::uint64_t slots = std::max(mark_class(codes, most, 0, {}), divide_up(live, most));
+  mark_class(codes, most, (hash_at(0) + chunk_.step) % slots, turns);
 }
 
 // Live blocks in order, as many to a class as `most` lanes allow; a block beyond that is a class by

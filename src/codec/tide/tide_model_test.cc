@@ -49,9 +49,8 @@ std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code
   double turns = told.floor ? 1 : 0;
   while (turns > 0 && std::ceil(known.live() / turns) > budget) turns *= 2;
   if (turns > 1) {
-    const double spread = 4 *
-                          std::sqrt(known.live() / told.block * (1 / turns) * (1 - 1 / turns)) *
-                          told.block;
+    const double spread =
+        4 * std::sqrt(known.live() / told.block * (1 / turns) * (1 - 1 / turns)) * told.block;
     budget = std::max(std::ceil(known.live() / turns), budget - std::floor(spread));
   }
   std::int32_t level = 607;
@@ -65,8 +64,8 @@ std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code
   std::vector<unsigned> widths;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
     const std::uint64_t hash = mix(mix(0x7475726e73, 1), layout[b].first);
-    const bool turn = turns > 0 && is_live(codes[b]) &&
-                      (hash + step) % static_cast<std::uint64_t>(turns) == 0;
+    const bool turn =
+        turns > 0 && is_live(codes[b]) && (hash + step) % static_cast<std::uint64_t>(turns) == 0;
     widths.push_back(std::max(turn ? 1u : 0u, deserved(codes[b], level)));
     const bool raised = deserved(codes[b], level - 1) > widths.back() &&
                         draws.word(layout[b].first / 16) < std::floor(share * 4294967296.0);

@@ -286,7 +286,8 @@ inline std::vector<unsigned> floors_by_chunk(const std::vector<Code12>& codes, c
                                              std::uint64_t step) {
   std::vector<std::uint64_t> classes(layout.blocks());
   double live = 0;
-  for (std::uint32_t b = 0; b < layout.blocks(); ++b) live += is_live(codes[b]) ? layout[b].size : 0;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b)
+    live += is_live(codes[b]) ? layout[b].size : 0;
   std::uint64_t last = 0;
   double taken = 0;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
@@ -295,10 +296,12 @@ inline std::vector<unsigned> floors_by_chunk(const std::vector<Code12>& codes, c
     taken = (fits ? taken : 0) + layout[b].size;
     classes[b] = fits ? last : ++last;
   }
-  const std::uint64_t turn = (mix(mix(0x7475726e73, tensor), 0) + step) % (last + 1);
+  if (budget == 0) return std::vector<unsigned>(layout.blocks());
+  const auto slots = std::max(last + 1, static_cast<std::uint64_t>(std::ceil(live / budget)));
+  const std::uint64_t turn = (mix(mix(0x7475726e73, tensor), 0) + step) % slots;
   std::vector<unsigned> floors;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-    floors.push_back(budget > 0 && is_live(codes[b]) && classes[b] == turn ? 1 : 0);
+    floors.push_back(is_live(codes[b]) && classes[b] == turn ? 1 : 0);
   }
   return floors;
 }
@@ -317,7 +320,8 @@ inline std::vector<unsigned> widths_by_chunk(const std::vector<Code12>& codes, c
   };
   const auto spent = [&](std::int32_t level) {
     double sum = 0;
-    for (std::uint32_t b = 0; b < layout.blocks(); ++b) sum += 1.0 * layout[b].size * width(b, level);
+    for (std::uint32_t b = 0; b < layout.blocks(); ++b)
+      sum += 1.0 * layout[b].size * width(b, level);
     return sum;
   };
   std::int32_t level = 607;

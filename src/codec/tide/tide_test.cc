@@ -37,12 +37,43 @@ TEST(TideOptions, ExtraBitsWithoutRoundingAreRefused) {
 TEST(TideOptions, DefaultsAreTheReadmes) {
   EXPECT_EQ(kInfo.id, 6);
   EXPECT_EQ(kInfo.name, "tide");
-  ASSERT_EQ(kOptions.size(), 5u);
+  ASSERT_EQ(kOptions.size(), 6u);
   EXPECT_EQ(kOptions[0].preset, 4.0);
   EXPECT_EQ(kBlocks[static_cast<std::size_t>(kOptions[1].preset)], "256");
-  EXPECT_EQ(kDowns[static_cast<std::size_t>(kOptions[2].preset)], "round");
+  EXPECT_EQ(kDowns[static_cast<std::size_t>(kOptions[2].preset)], "auto");
   EXPECT_EQ(kExtras[static_cast<std::size_t>(kOptions[3].preset)], "auto");
   EXPECT_EQ(kScales[static_cast<std::size_t>(kOptions[4].preset)], "now");
+  EXPECT_EQ(kFloors[static_cast<std::size_t>(kOptions[5].preset)], "1");
+}
+
+TEST(TideOptions, SumsFollowTheFeedbackUnlessTold) {
+  OptionValues options = options_of({});
+  for (const bool feedback : {false, true}) {
+    options.values[2] = 3;  // auto
+    settle(options, feedback);
+    EXPECT_EQ(kDowns[options.choice(2)], feedback ? "narrow" : "round");
+    for (const Down down : {Down::full, Down::narrow, Down::round}) {
+      OptionValues told = options_of({.down = down});
+      settle(told, feedback);
+      EXPECT_EQ(told.values, options_of({.down = down}).values);
+    }
+  }
+}
+
+// Where a rounded sum has as many bits as the codes can need, nothing is rounded.
+TEST(TideOptions, FeedbackIsTakenWhereSumsLoseNothing) {
+  const auto takes = [](const Told& told, std::uint32_t workers) {
+    return codec_of(told)->traits(workers).takes_feedback();
+  };
+  OptionValues follows = options_of({});
+  follows.values[2] = 3;
+  EXPECT_TRUE((*make(follows))->traits(64).takes_feedback());
+  EXPECT_TRUE(takes({.down = Down::full}, 64));
+  EXPECT_TRUE(takes({.down = Down::narrow}, 64));
+  EXPECT_FALSE(takes({.down = Down::round}, 4));
+  EXPECT_TRUE(takes({.down = Down::round}, 2)) << "one bit more is enough for two";
+  EXPECT_TRUE(takes({.down = Down::round, .extra = 4}, 16));
+  EXPECT_FALSE(takes({.down = Down::round, .extra = 4}, 17));
 }
 
 TEST(TideOptions, PlansFollowTheBlocksAndStateHasAWordForEach) {
@@ -158,10 +189,13 @@ void expect_steps(const Steps& steps, const Told& told, std::uint32_t count) {
   expect_rounds(steps[1], widths_by_chunk(codes, layout, told.bits), layout, told);
   for (const Went& round : steps[1])
     ASSERT_TRUE(round.restricted && round.from == steps[0][0].from);
-  // Scales of an odd number of blocks end in half a byte; a budget may lie within it.
-  const double budget = std::floor(told.bits * count);
+  // Scales of an odd number of blocks end in half a byte; a budget may lie within it. A block that
+  // exceeds what is left for codes has its turn all the same, once in a while.
+  const double budget =
+      std::max(std::floor(told.bits * count),
+               12.0 * layout.blocks() + (count < 2 * told.block ? layout[0].size : 0));
   const std::uint64_t padding = layout.blocks() % 2 * 4;
-  if (budget >= 12.0 * layout.blocks()) {
+  if (std::floor(told.bits * count) > 12.0 * layout.blocks()) {
     ASSERT_LE(static_cast<double>(bits_up(steps) - padding), budget);
   } else {
     ASSERT_TRUE(steps[1].empty()) << "nothing is left for codes";
@@ -284,14 +318,14 @@ TEST(Tide, WhatIsTooSmallForAScaleStaysInTheResidual) {
 }
 
 TEST(Tide, BlocksThatGetNoBitsHaveMeanZeroAndKeepEverything) {
-  Crew crew({.bits = 1, .block = 64}, 2, 1024);
+  Crew crew({.bits = 1, .block = 64, .floor = false}, 2, 1024);
   std::vector<Floats> gradients = gradients_of(2, 1024, 7, 1);
   for (auto& gradient : gradients) {
     for (std::size_t i = 256; i < 320; ++i) gradient[i] *= 1e-6f;
   }
   const Steps steps = crew.step(gradients);
   const Layout layout(1024, 64);
-  const auto widths = widths_by_chunk(codes_of(steps[0][0].down, layout), layout, 1);
+  const auto widths = widths_by_chunk(codes_of(steps[0][0].down, layout), layout, 1, false);
   ASSERT_EQ(widths[4], 0u);
   for (std::size_t i = 256; i < 320; ++i) {
     ASSERT_EQ(crew.means[1][i], 0.0f);

@@ -200,7 +200,7 @@ def turns_of_chunk(case, mine, budget):
                 number, taken = number + 1, 0
             taken += size
         classes.append(number)
-    turn = (turn_hash(0) + case.number) % (classes[-1] + 1)
+    turn = (turn_hash(0) + case.number) % max(classes[-1] + 1, -(-live // budget))
     return [int(is_live(one[0]) and c == turn) for one, c in zip(mine, classes)]
 
 
