@@ -111,12 +111,8 @@ class Run {
   }
 
  private:
-  Verdict connect(const CarrierInfo& carrier, const NamedCodec& given) {
+  Verdict connect(const CarrierInfo& carrier, const NamedCodec& codec) {
     SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options_.feedback));
-    SLUICE_TRY_ASSIGN(const std::string spec,
-                      settle_spec(given.spec, feedback != FeedbackKind::none));
-    SLUICE_TRY_ASSIGN(codec_, make_codec(spec));
-    const NamedCodec& codec = codec_;
     const Tensor tensor = tensor_of(workers_.front());
     FleetOptions fleet;
     fleet.carrier = &carrier;
@@ -131,6 +127,9 @@ class Run {
       };
     }
     if (options_.dump_wire) {
+      // A decoder is told what the options mean with this feedback.
+      settled_.info = codec.info;
+      SLUICE_TRY_ASSIGN(settled_.spec, settle_spec(codec.spec, feedback != FeedbackKind::none));
       plan_dump(codec, tensor, fleet.group.chunk_count);
       fleet.wrap = [this](Carrier& port, std::uint32_t rank) { return dump_->tap(port, rank); };
     }
@@ -144,7 +143,7 @@ class Run {
     const std::uint32_t chunk = fit_chunk(codec.codec->plan(tensor, count()), wanted);
     WireDumpOptions dump;
     dump.folder = *options_.dump_wire;
-    dump.codec = &codec;
+    dump.codec = &settled_;
     dump.seed = options_.seed;
     dump.step = options_.step;
     dump.steps = options_.steps;
@@ -162,7 +161,7 @@ class Run {
   const ReduceOptions& options_;
   std::span<const Array> workers_;
   std::vector<std::vector<float>> means_;  // by rank; empty where the worker is elsewhere
-  NamedCodec codec_;                       // as it is with the feedback
+  NamedCodec settled_;                     // name and options, for the dump
   std::unique_ptr<WireDump> dump_;         // if asked for; outlives the taps of the fleet
   std::unique_ptr<Fleet> fleet_;
 };

@@ -59,6 +59,14 @@ class Codec {
     static_cast<void>(workers);
     return Nothing{};
   }
+  // A block in which workers have something does not come back as zero for so many steps in a row,
+  // for codecs that scale or choose by block. 0: nothing is promised.
+  [[nodiscard]] virtual std::uint64_t heard_within(std::span<const Tensor> tensors,
+                                                   std::uint32_t workers) const {
+    static_cast<void>(tensors);
+    static_cast<void>(workers);
+    return 1;
+  }
   // Takes all memory of the exchange from the arena; touches none of the chunk's. With a measuring
   // arena only chunk.piece is filled and null is returned.
   virtual Exchange* begin(const Chunk& chunk, Arena& arena) const = 0;

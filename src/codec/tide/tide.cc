@@ -44,20 +44,30 @@ class TideCodec final : public Codec {
   [[nodiscard]] Verdict accepts(std::span<const Tensor> tensors,
                                 std::uint32_t workers) const override {
     static_cast<void>(workers);
-    double coordinates = 0;
-    double blocks = 0;
-    for (const Tensor& tensor : tensors) {
-      if (tensor.count() < kExactBelow) continue;
-      coordinates += static_cast<double>(tensor.count());
-      blocks += static_cast<double>(blocks_of(tensor));
-    }
-    if (settings_.bits * coordinates >= kCodeBits * blocks) return Nothing{};
+    const Sum sum = sum_of(tensors);
+    if (settings_.bits * sum.coordinates >= kCodeBits * sum.blocks) return Nothing{};
     return Problem{
         sluice::Code::invalid_argument,
         fmt::format("codec 'tide': bits={} for {} coordinates in {} blocks, whose scales "
                     "alone take {} bits; accepted: {:.2f} to 8, or larger blocks",
-                    settings_.bits, coordinates, blocks, kCodeBits * blocks,
-                    std::ceil(100 * kCodeBits * blocks / coordinates) / 100)};
+                    settings_.bits, sum.coordinates, sum.blocks, kCodeBits * sum.blocks,
+                    std::ceil(100 * kCodeBits * sum.blocks / sum.coordinates) / 100)};
+  }
+
+  // In a first step the budget is that of a tensor or chunk, so the poorest of them decides.
+  [[nodiscard]] std::uint64_t heard_within(std::span<const Tensor> tensors,
+                                           std::uint32_t workers) const override {
+    static_cast<void>(workers);
+    if (!settings_.floor) return 0;
+    std::uint64_t longest = 1;
+    for (const Tensor& tensor : tensors) {
+      const Sum sum = sum_of({&tensor, 1});
+      const double most = std::floor(settings_.bits * sum.coordinates) - kCodeBits * sum.blocks;
+      if (sum.blocks == 0 || sum.lanes <= most) continue;
+      if (most <= 0) return 0;
+      longest = std::max(longest, static_cast<std::uint64_t>(std::ceil(2 * sum.lanes / most)));
+    }
+    return longest;
   }
 
   Exchange* begin(const Chunk& chunk, Arena& arena) const override {
@@ -78,6 +88,24 @@ class TideCodec final : public Codec {
       if (std::bit_width(most) > width + settings_.extra_for(workers)) return true;
     }
     return false;
+  }
+  // Of tensors that are cut into blocks.
+  struct Sum {
+    double coordinates = 0;
+    double blocks = 0;
+    double lanes = 0;  // coordinates with padding
+  };
+  [[nodiscard]] Sum sum_of(std::span<const Tensor> tensors) const {
+    Sum sum;
+    for (const Tensor& tensor : tensors) {
+      if (tensor.count() < kExactBelow) continue;
+      const auto rest = static_cast<std::uint32_t>(tensor.count() % settings_.block);
+      sum.coordinates += static_cast<double>(tensor.count());
+      sum.blocks += static_cast<double>(blocks_of(tensor));
+      sum.lanes +=
+          static_cast<double>(tensor.count() - rest + Layout(rest, settings_.block).lanes());
+    }
+    return sum;
   }
   [[nodiscard]] std::size_t blocks_of(const Tensor& tensor) const {
     const std::uint64_t whole = tensor.count() / settings_.block;
