@@ -223,9 +223,9 @@ sluice_code sluice_memory_undo_step(sluice_memory* memory);
 /* After a tensor's mean is there and before the step ends: the mean as half-width floats, and, with
  * feedback, what the rounding lost into the residual, unless that is Inf or NaN. Every rank keeps
  * the whole of it, since it is missing from the mean and not from one rank's share. `tensor` may be
- * SLUICE_EXACT, of any count, which keeps nothing. Several threads may call it, each for a tensor of
- * its own. SLUICE_INVALID_ARGUMENT: another format than sluice_shorten's, no such tensor, a count
- * that is not the tensor's. */
+ * SLUICE_EXACT, of any count, which keeps nothing. Several threads may call it, each for a tensor
+ * of its own. SLUICE_INVALID_ARGUMENT: another format than sluice_shorten's, no such tensor, a
+ * count that is not the tensor's. */
 sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const char* format,
                                   const float* mean, uint64_t count, void* halves);
 

@@ -38,7 +38,7 @@ class OneWorker : public ::testing::Test {
 
   void begin(std::uint64_t step) { begin({0, 1000, gradient_.data(), mean_.data()}, step); }
   void begin(const sluice_job& job, std::uint64_t step) {
-    const sluice_order order{step, step, 0, 1, 1, 0};
+    const sluice_order order{step, step, 0, 1, 1, probe_};
     ASSERT_EQ(sluice_parcel_begin(parcel_, &order, &job, 1), SLUICE_OK) << sluice_last_error();
   }
 
@@ -82,6 +82,7 @@ class OneWorker : public ::testing::Test {
   std::unique_ptr<Codec> codec_;
   sluice_memory* memory_ = nullptr;
   sluice_parcel* parcel_ = nullptr;
+  std::uint32_t probe_ = 0;
   std::vector<float> gradient_ = std::vector<float>(1000, 0.3f);
   std::vector<float> mean_ = std::vector<float>(1000);
 };
@@ -99,6 +100,68 @@ TEST_F(OneWorker, ReportsAndUndo) {
   EXPECT_NE(residual(), before);
   ASSERT_EQ(sluice_memory_undo_step(memory_), SLUICE_OK);
   EXPECT_EQ(residual(), before);
+}
+
+TEST_F(OneWorker, ProbesAreThereWhenOrderedAndAsManyAsThereIsRoomFor) {
+  run(0);
+  EXPECT_EQ(sluice_parcel_probes(parcel_, nullptr, 0), 0u);
+  probe_ = 1;
+  run(1);
+  ASSERT_EQ(sluice_parcel_probes(parcel_, nullptr, 0), 1u);
+  sluice_probe probes[2]{{7, 7, 7, 7, 7, 7}, {7, 7, 7, 7, 7, 7}};
+  EXPECT_EQ(sluice_parcel_probes(parcel_, probes, 2), 1u);
+  EXPECT_EQ(probes[0].tensor, 0u);
+  EXPECT_EQ(probes[0].blocks, 1u);
+  EXPECT_EQ(probes[0].live, 4u);
+  EXPECT_EQ(probes[0].silent, 0u);
+  EXPECT_GT(probes[0].error_energy, 0);
+  EXPECT_GT(probes[0].exact_energy, probes[0].error_energy);
+  EXPECT_EQ(probes[1].tensor, 7u);
+}
+
+TEST_F(OneWorker, WhatAShortenedMeanLosesGoesToTheResidualAndComesBackWithUndo) {
+  for (const char* format : {"bf16", "fp16"}) {
+    make("f32", "ef", 1);
+    std::vector<std::uint16_t> halves(1000);
+    std::vector<float> delivered(1000);
+    double sum = 0;
+    for (std::uint64_t step = 0; step < 50; ++step) {
+      run(step);
+      ASSERT_EQ(sluice_memory_shorten(memory_, 0, format, mean_.data(), 1000, halves.data()),
+                SLUICE_OK);
+      sluice_memory_end_step(memory_);
+      ASSERT_EQ(sluice_widen(format, halves.data(), 1000, delivered.data()), SLUICE_OK);
+      sum += delivered[17];
+    }
+    EXPECT_NEAR(sum + residual()[17], 50 * double{0.3f}, 1e-6) << format;
+    EXPECT_GT(std::fabs(50 * double{delivered[17]} - 50 * double{0.3f}), 1e-4) << "shows nothing";
+    const std::vector<float> before = residual();
+    run(50);
+    ASSERT_EQ(sluice_memory_shorten(memory_, 0, format, mean_.data(), 1000, halves.data()),
+              SLUICE_OK);
+    EXPECT_NE(residual(), before);
+    ASSERT_EQ(sluice_memory_undo_step(memory_), SLUICE_OK);
+    EXPECT_EQ(residual(), before);
+  }
+}
+
+TEST_F(OneWorker, ShorteningKeepsNothingOfExactMeansAndRefusesWhatDoesNotFit) {
+  std::vector<std::uint16_t> halves(1000);
+  const std::vector<float> before = residual();
+  ASSERT_EQ(sluice_memory_shorten(memory_, SLUICE_EXACT, "bf16", gradient_.data(), 7,
+                                  halves.data()),
+            SLUICE_OK);
+  EXPECT_EQ(halves[6], 0x3e9a);
+  EXPECT_EQ(halves[7], 0);
+  EXPECT_EQ(residual(), before);
+  const auto shorten = [&](std::uint32_t tensor, const char* format, std::uint64_t count) {
+    return sluice_memory_shorten(memory_, tensor, format, gradient_.data(), count, halves.data());
+  };
+  refused(shorten(1, "bf16", 1000), "tensor 1; accepted: below 1");
+  refused(shorten(0, "bf16", 999), "count is 999; accepted: 1000");
+  refused(shorten(0, "fp8", 1000), "format 'fp8'");
+  make("tide:bits=2", "none", 0);
+  EXPECT_EQ(shorten(0, "fp16", 1000), SLUICE_OK) << "without feedback it only rounds";
 }
 
 TEST_F(OneWorker, WithoutFeedbackThereIsNoResidualAndNoUndo) {

@@ -29,8 +29,8 @@ inline constexpr std::array kFeedbacks{
 
 Checked<FeedbackKind> parse_feedback(std::string_view name);
 
-// Adds mean − delivered to a residual, but never Inf or NaN: what the user's own rounding of the mean
-// took off. Every worker adds all of it, because each misses it in a mean of all.
+// Adds mean − delivered to a residual, but never Inf or NaN: what rounding the mean for the user
+// took off. Every worker adds all of it, because it is a part of the mean of all.
 void keep_lost(std::span<const float> mean, std::span<const float> delivered,
                std::span<float> residual);
 

@@ -2,10 +2,10 @@
 // it works.
 //
 // The blocks of a tensor take turns: in every probe one of 32 is looked at, and at least one. In
-// small tensors turns come sooner, one of 16 down to every time. What is found is multiplied by the
-// turns, so that it estimates the whole tensor, and after kProbeTurns probes every block has had the
-// same weight. Whose turn it is follows from the tensor, the block's place in it and the probe's
-// number alone: all ranks choose the same blocks.
+// small tensors turns come sooner: there are 16, 8, … 1 of them. What is found is multiplied by the
+// number of turns, so that it estimates the whole tensor, and after kProbeTurns probes every block
+// has had the same weight. Whose turn it is follows from the tensor, the block's place in it and
+// the probe's number alone: all ranks choose the same blocks.
 #pragma once
 
 #include <cstddef>

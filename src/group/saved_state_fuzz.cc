@@ -17,7 +17,7 @@ using namespace sluice;
 using Bytes = std::vector<std::byte>;
 
 struct Subject {
-  Subject() : codec(std::move(*make_codec("bf16"))), world(std::move(*local::make_world({}))) {
+  Subject() : codec(std::move(*make_codec("fixed"))), world(std::move(*local::make_world({}))) {
     const std::vector<Tensor> tensors{{1, 2, 3}, {2, 0, 9}, {3, 1, 1}};
     group = std::move(*Group::make({.feedback = FeedbackKind::ef}, codec.spec, *codec.codec,
                                    world->port(0), tensors));

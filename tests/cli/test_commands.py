@@ -66,7 +66,7 @@ class Commands(CliTest):
 
     def test_bench_carries_feedback_and_makes_data(self):
         for data in ("uniform", "normal", "layers"):
-            rows = self.stats("bench", "codec", "--codec", "bf16", "fixed", "--count", "70001",
+            rows = self.stats("bench", "codec", "--codec", "f32", "fixed", "--count", "70001",
                               "--threads", "2", "--workers", "3", "--feedback", "ef", "--data",
                               data, "--chunk", "1000")["rows"]
             for row in rows:

@@ -82,6 +82,20 @@ def save_with_dcp(folder: str) -> None:
     assert saved["residuals"]["weight"].norm() > 0
 
 
+def look_at_the_error() -> None:
+    ddp_model = make_model()
+    handle = sluice.torch.attach(ddp_model, codec="tide:bits=4")
+    train(ddp_model, 2)
+
+    stats = handle.stats()
+    layers = stats["layers"]
+    worst = max(layers, key=lambda name: layers[name]["vnmse"] or 0)
+    print(f"error {stats['vnmse']}, of the last steps {stats['interval']['vnmse']}")
+    print(f"worst is {worst}: {layers[worst]['vnmse']}, silent {layers[worst]['silent_blocks']}")
+
+    assert 0 < layers[worst]["vnmse"] < 0.1 and layers[worst]["silent_blocks"] == 0, stats
+
+
 def turn_off() -> None:
     ddp_model = make_model()
     handle = sluice.torch.attach(ddp_model, exclude=["bias"], start_step=1)
@@ -104,6 +118,7 @@ def main() -> None:
     train_embeddings()
     if hasattr(dcp, "save"):  # torch 2.2 and later
         save_with_dcp(sys.argv[1])
+    look_at_the_error()
     turn_off()
     refuse()
     if dist.get_rank() == 0:
