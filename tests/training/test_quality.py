@@ -114,15 +114,15 @@ class Command(unittest.TestCase):
             self.assertIn(value, said[0])
             self.assertIn(accepted, said[0])
 
-    def test_ctrl_c_leaves_nothing(self):
+    def test_nothing_is_left_when_it_is_ended(self):
         process = self.start("--job", "heads", "--codec", "thc", "--seeds", 2, "--steps", 20,
                              "--workers", 2, "--parallel", 1)
         process.stderr.readline()  # One training has ended, another one has begun or will.
         family = [os.pidfd_open(pid) for pid in lab.descendants(process.pid)]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=LIMIT_S)[1]
         self.assertEqual((process.returncode, said.strip().splitlines()[-1]),
-                         (130, "training_quality: ended by SIGINT"), said)
+                         (143, "training_quality: ended by SIGTERM"), said)
         self.assertEqual(lab.not_ended(family), 0)
 
 
