@@ -25,7 +25,7 @@ SWEEP = "100mbit", "1gbit", "10gbit", UNLIMITED
 QUICK = {"steps": {"gpt": 25}, "seconds": dict.fromkeys(JOBS, 45.0),
          "contestants": dict.fromkeys(JOBS, contestants.QUICK), "rounds": 2}
 DEFAULT = {"steps": {"gpt": 40, "clicks": 70, "heads": 60},
-           "seconds": {"gpt": 150.0, "clicks": 85.0, "heads": 60.0},
+           "seconds": {"gpt": 150.0, "clicks": 85.0, "heads": 75.0},
            "contestants": {"gpt": contestants.DEFAULT, "clicks": contestants.DEFAULT,
                            "heads": contestants.HEADS}, "rounds": 3}
 FULL = {"steps": {"gpt": 50, "clicks": 80, "heads": 80},
