@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "carrier/local/local.h"
+#include "catalog/feedbacks.h"
 #include "group/crew.h"
 #include "terminal.h"
 

@@ -140,7 +140,7 @@ TEST(BenchAllreduce, WithoutCheckNothingIsClaimed) {
   AllreduceOptions options = small();
   options.check = false;
   options.feedback = "ef";
-  const auto rows = rows_of(process, options, codecs_of({"bf16"}));
+  const auto rows = rows_of(process, options, codecs_of({"fixed"}));
   ASSERT_TRUE(rows.has_value());
   for (const AllreduceRow& row : *rows) {
     EXPECT_FALSE(row.out_of_place.wrong.has_value());
@@ -153,7 +153,7 @@ TEST(BenchAllreduce, FeedbackIsCheckedBitByBit) {
   const Process process{.carrier = &local::kInfo};
   AllreduceOptions options = small();
   options.feedback = "ef";
-  const auto rows = rows_of(process, options, codecs_of({"bf16", "tide:bits=2"}));
+  const auto rows = rows_of(process, options, codecs_of({"thc:bits=2", "tide:bits=2"}));
   ASSERT_TRUE(rows.has_value()) << rows.error().message;
   for (const AllreduceRow& row : *rows) EXPECT_EQ(row.in_place.wrong, 0u) << row.codec;
 }

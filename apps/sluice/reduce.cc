@@ -69,12 +69,6 @@ Tensor tensor_of(const Array& array) {
   return {.id = 0, .rows = count == 0 ? 0 : rows, .cols = count == 0 ? 0 : count / rows};
 }
 
-// A codec with a model-wide budget learns it between steps; on a first step the budget is over the
-// chunk, so the file is one chunk as far as the codec's plan allows.
-std::uint32_t chunk_wanted(const Traits& traits) {
-  return traits.model_size != 0 ? kLanesMax : GroupOptions{}.chunk_count;
-}
-
 // The workers of one run that are here, and what they got.
 class Run {
  public:
@@ -117,15 +111,20 @@ class Run {
   }
 
  private:
-  Verdict connect(const CarrierInfo& carrier, const NamedCodec& codec) {
+  Verdict connect(const CarrierInfo& carrier, const NamedCodec& given) {
+    SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options_.feedback));
+    SLUICE_TRY_ASSIGN(const std::string spec,
+                      settle_spec(given.spec, feedback != FeedbackKind::none));
+    SLUICE_TRY_ASSIGN(codec_, make_codec(spec));
+    const NamedCodec& codec = codec_;
     const Tensor tensor = tensor_of(workers_.front());
     FleetOptions fleet;
     fleet.carrier = &carrier;
     fleet.group.workers = count();
     fleet.group.seed = options_.seed;
-    fleet.group.chunk_count = chunk_wanted(codec.codec->traits(count()));
+    fleet.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(count()));
     fleet.group.timeout = std::chrono::seconds(options_.timeout_seconds);
-    SLUICE_TRY_ASSIGN(fleet.group.feedback, parse_feedback(options_.feedback));
+    fleet.group.feedback = feedback;
     if (!options_.drop.empty()) {
       fleet.world.lost = [drop = options_.drop](const Arrival& arrival) {
         return std::find(drop.begin(), drop.end(), arrival.rank) != drop.end();
@@ -163,6 +162,7 @@ class Run {
   const ReduceOptions& options_;
   std::span<const Array> workers_;
   std::vector<std::vector<float>> means_;  // by rank; empty where the worker is elsewhere
+  NamedCodec codec_;                       // as it is with the feedback
   std::unique_ptr<WireDump> dump_;         // if asked for; outlives the taps of the fleet
   std::unique_ptr<Fleet> fleet_;
 };

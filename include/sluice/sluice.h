@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define SLUICE_ABI_VERSION 4
+#define SLUICE_ABI_VERSION 5
 
 typedef enum sluice_code {
   SLUICE_OK = 0,
@@ -76,7 +76,7 @@ typedef struct sluice_traits {
   uint32_t lossless;
   uint32_t unbiased;
   uint32_t quorum;   /* right with any set of contributors */
-  uint32_t feedback; /* 0: error feedback would diverge and is refused */
+  uint32_t feedback; /* 0: error feedback would diverge or lose something and is refused */
 } sluice_traits;
 
 /* A codec from its SPEC. SLUICE_INVALID_ARGUMENT: unknown name, option or value. */
@@ -154,7 +154,7 @@ size_t sluice_world_here(const sluice_world* world, const uint32_t** ranks);
 typedef struct sluice_group sluice_group;
 
 /* One worker's group. options->workers must be the world's, options->rank one that is here.
- * SLUICE_INVALID_ARGUMENT: that, a codec that refuses the tensors, feedback that would diverge. */
+ * SLUICE_INVALID_ARGUMENT: that, a codec that refuses the tensors or feedback. */
 sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
                               const sluice_options* options, const sluice_tensor* tensors,
                               size_t tensor_count, sluice_group** group);
@@ -187,8 +187,8 @@ sluice_code sluice_group_load(sluice_group* group, const void* bytes, size_t siz
 /* What one worker keeps between steps. */
 typedef struct sluice_memory sluice_memory;
 
-/* window and timeout of the options are not used. SLUICE_INVALID_ARGUMENT: bad numbers, feedback
- * that would diverge, a codec for sparse jobs that is unknown or keeps memory of a model. */
+/* window and timeout of the options are not used. SLUICE_INVALID_ARGUMENT: bad numbers, a codec
+ * that refuses feedback, a codec for sparse jobs that is unknown or keeps memory of a model. */
 sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* options,
                                sluice_memory** memory);
 /* After its parcels. NULL is fine. */
@@ -197,6 +197,13 @@ void sluice_memory_free(sluice_memory* memory);
 /* More tensors, between steps, the same on every rank; they are numbered in this order, from 0.
  * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, or tensors the codec refuses. */
 sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensors, size_t count);
+
+/* The codec's canonical SPEC, where options that follow the feedback ("auto") have their meaning.
+ * Lives as the memory. */
+const char* sluice_memory_spec(const sluice_memory* memory);
+/* Whether residuals and states that were saved under a SPEC fit this memory: the same codec, and the
+ * same options but for those that only say what is sent. SLUICE_MISMATCH: they do not. */
+sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec);
 
 /* Between steps. The residual of a tensor (count floats, NULL without feedback), its codec state
  * and the model's (bytes, maybe 0); to read, or to restore what was read from an equal memory.
@@ -213,6 +220,15 @@ void sluice_memory_model(sluice_memory* memory, void** model, size_t* size);
 void sluice_memory_end_step(sluice_memory* memory);
 sluice_code sluice_memory_undo_step(sluice_memory* memory);
 
+/* After a tensor's mean is there and before the step ends: the mean as half-width floats, and, with
+ * feedback, what the rounding lost into the residual, unless that is Inf or NaN. Every rank keeps
+ * the whole of it, since it is missing from the mean and not from one rank's share. `tensor` may be
+ * SLUICE_EXACT, of any count, which keeps nothing. Several threads may call it, each for a tensor of
+ * its own. SLUICE_INVALID_ARGUMENT: another format than sluice_shorten's, no such tensor, a count
+ * that is not the tensor's. */
+sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const char* format,
+                                  const float* mean, uint64_t count, void* halves);
+
 /* Chunks of several tensors in lock-step. Parcels of one memory may run on several threads. */
 typedef struct sluice_parcel sluice_parcel;
 
@@ -225,7 +241,9 @@ typedef struct sluice_order {
   uint32_t part;     /* the jobs' chunks are laid end to end and divided into `parts`; … */
   uint32_t parts;    /* … this parcel takes one of them */
   uint32_t digest;   /* 1: report.digest is filled */
-  uint32_t probe;    /* 1: one chunk also travels exactly, and the report has the error */
+  uint32_t probe;    /* number of the probe, from 1, the same on every rank; 0: none. Some
+                        blocks of 256 coordinates then also travel exactly, to measure the error:
+                        of every tensor one of 32, at least one; they take turns by the number */
 } sluice_order;
 
 /* Encodes the first step. The jobs' memory stays put until the parcel is finished or abandoned.
@@ -277,10 +295,22 @@ typedef struct sluice_report {
   sluice_stats stats;
   uint64_t digest;     /* of the means; adds up over parcels modulo 2^64 */
   uint64_t infinite;   /* coordinates of the means that are Inf or NaN */
-  double error_energy; /* of the probed chunk: |mean - exact mean|^2 … */
-  double exact_energy; /* … and |exact mean|^2 */
 } sluice_report;
 void sluice_parcel_report(const sluice_parcel* parcel, sluice_report* report);
+
+/* What a probe found out about a tensor; all but `blocks` as estimates for the whole tensor. They
+ * add up over parcels, and over probes: after 32 probes every block has had the same weight. */
+typedef struct sluice_probe {
+  uint32_t tensor;
+  uint64_t blocks;     /* of 256 coordinates, that were looked at */
+  uint64_t live;       /* blocks whose exact mean is not all zero */
+  uint64_t silent;     /* of the live ones: whose mean came back as zeros */
+  double error_energy; /* |mean - exact mean|^2 … */
+  double exact_energy; /* … and |exact mean|^2 */
+} sluice_probe;
+/* Of the tensors that the finished parcel's probe looked at. Writes at most `capacity` of them and
+ * returns how many there are; `probes` may be NULL with capacity 0. */
+size_t sluice_parcel_probes(const sluice_parcel* parcel, sluice_probe* probes, size_t capacity);
 
 /* ---- Aggregators and ports: parcels over carrier `stream` ---------------------------------- */
 
@@ -314,6 +344,7 @@ sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const 
                             size_t job_count);
 /* Of the parcel that just finished. */
 void sluice_port_report(const sluice_port* port, sluice_report* report);
+size_t sluice_port_probes(const sluice_port* port, sluice_probe* probes, size_t capacity);
 
 typedef struct sluice_traffic {
   uint64_t sent_bytes; /* of datagrams, without UDP and IP headers */

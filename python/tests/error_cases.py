@@ -161,9 +161,12 @@ def exclude_that_matches_nothing_is_refused(rank, size):
 
 
 @case
-def feedback_that_would_diverge_is_refused(rank, size):
-    with kit.fails(ValueError, "'ef'", "thc:bits=1", "diverge", "accepted: none"):
+def feedback_that_would_diverge_or_lose_something_is_refused(rank, size):
+    with kit.fails(ValueError, "'ef'", "thc:bits=1", "diverge", "accepted: feedback none", "fixed"):
         kit.attach(sheet(), "thc:bits=1", feedback="ef")
+    for codec in ("bf16", "fp16", "thc:down=round"):
+        with kit.fails(ValueError, "'ef'", codec, "rounded", "accepted: feedback none", "fixed"):
+            kit.attach(sheet(), codec, feedback="ef")
 
 
 # --- ranks that disagree ---

@@ -5,7 +5,6 @@
 #include "abi/edge.h"
 #include "base/limits.h"
 #include "catalog/carriers.h"
-#include "kernels/floats/floats.h"
 #include "kernels/level.h"
 
 namespace {
@@ -26,13 +25,6 @@ const std::vector<std::string>& names_of(const Rows& rows) {
 
 const char* name_at(const std::vector<std::string>& names, std::size_t index) {
   return index < names.size() ? names[index].c_str() : nullptr;
-}
-
-Checked<floats::Format> format_of(const char* name) {
-  const std::string_view text = name == nullptr ? "NULL" : name;
-  if (text == "bf16") return floats::Format::bf16;
-  if (text == "fp16") return floats::Format::f16;
-  return abi::invalid("format '" + std::string(text) + "'; accepted: bf16, fp16");
 }
 
 }  // namespace
@@ -76,12 +68,12 @@ sluice_code sluice_codec_traits(const sluice_codec* codec, uint32_t workers,
   }
   const Traits from = codec->named.codec->traits(workers);
   *traits = {from.homomorphic, from.lossless, from.unbiased, from.quorum,
-             from.contraction != Contraction::never};
+             from.takes_feedback()};
   return abi::report(Nothing{});
 }
 
 sluice_code sluice_widen(const char* format, const void* from, uint64_t count, float* to) {
-  const Checked<floats::Format> parsed = format_of(format);
+  const Checked<floats::Format> parsed = abi::half_from(format);
   if (!parsed) return abi::report(parsed.error());
   const auto size = static_cast<std::size_t>(count);
   floats::decode(*parsed, {static_cast<const std::byte*>(from), 2 * size}, {to, size});
@@ -89,7 +81,7 @@ sluice_code sluice_widen(const char* format, const void* from, uint64_t count, f
 }
 
 sluice_code sluice_shorten(const char* format, const float* from, uint64_t count, void* to) {
-  const Checked<floats::Format> parsed = format_of(format);
+  const Checked<floats::Format> parsed = abi::half_from(format);
   if (!parsed) return abi::report(parsed.error());
   const auto size = static_cast<std::size_t>(count);
   floats::encode(*parsed, {from, size}, 1.0f, {static_cast<std::byte*>(to), 2 * size});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -89,13 +90,29 @@ sluice_stats stats_from(const Stats& stats) {
 }
 
 sluice_report report_from(const ParcelReport& report) {
-  return {stats_from(report.stats), report.digest, report.infinite, report.error_energy,
-          report.exact_energy};
+  return {stats_from(report.stats), report.digest, report.infinite};
+}
+
+std::size_t probes_from(const ParcelReport& report, std::span<sluice_probe> into) {
+  const std::size_t count = std::min(report.probes.size(), into.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const TensorProbe& probe = report.probes[i];
+    into[i] = {probe.tensor, probe.blocks,       probe.live,
+               probe.silent, probe.error_energy, probe.exact_energy};
+  }
+  return report.probes.size();
+}
+
+Checked<floats::Format> half_from(const char* format) {
+  const std::string_view text = format == nullptr ? "NULL" : format;
+  if (text == "bf16") return floats::Format::bf16;
+  if (text == "fp16") return floats::Format::f16;
+  return invalid(fmt::format("format '{}'; accepted: bf16, fp16", text));
 }
 
 ParcelOrder order_from(const sluice_order& order) {
   return {order.step,  order.sequence,    order.part,
-          order.parts, order.digest != 0, order.probe != 0};
+          order.parts, order.digest != 0, order.probe};
 }
 
 Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count) {

@@ -14,6 +14,7 @@
 #include "group/group.h"
 #include "group/memory.h"
 #include "group/options.h"
+#include "kernels/floats/floats.h"
 
 struct sluice_codec {
   sluice::NamedCodec named;
@@ -41,7 +42,9 @@ Checked<GroupOptions> options_from(const sluice_options* options);
 Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options);
 sluice_stats stats_from(const Stats& stats);
 sluice_report report_from(const ParcelReport& report);
+std::size_t probes_from(const ParcelReport& report, std::span<sluice_probe> into);
 ParcelOrder order_from(const sluice_order& order);
+Checked<floats::Format> half_from(const char* format);
 inline std::vector<Tensor> tensors_from(const sluice_tensor* tensors, std::size_t count) {
   std::vector<Tensor> made;
   for (std::size_t i = 0; i < count; ++i) {

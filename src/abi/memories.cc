@@ -1,10 +1,13 @@
 // The C functions over Memory and Parcel: the caller moves the bytes.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "abi/edge.h"
 #include "base/assert.h"
+#include "base/float_environment.h"
 #include "group/parcel.h"
 
 using sluice::Nothing;
@@ -64,6 +67,21 @@ Verdict check_size(std::uint64_t size, std::uint64_t wanted, const char* what) {
   return invalid(fmt::format("{} is {}; accepted: {}", what, size, wanted));
 }
 
+// Rounds a tensor's mean and keeps what that lost, tile by tile.
+void shorten(sluice::floats::Format format, std::span<const float> mean,
+             std::span<float> residual, std::span<std::byte> halves) {
+  constexpr std::size_t kTile = 1024;
+  std::array<float, kTile> rounded;
+  for (std::size_t at = 0; at < mean.size(); at += kTile) {
+    const auto tile = mean.subspan(at, std::min(kTile, mean.size() - at));
+    const auto wire = halves.subspan(2 * at, 2 * tile.size());
+    sluice::floats::encode(format, tile, 1.0f, wire);
+    if (residual.empty()) continue;
+    sluice::floats::decode(format, wire, std::span(rounded).first(tile.size()));
+    sluice::keep_lost(tile, rounded, residual.subspan(at, tile.size()));
+  }
+}
+
 // The answers are there: decodes, or encodes what comes next.
 Status advance(sluice_parcel* parcel, const Status& spread) {
   if (!spread) return spread;
@@ -99,6 +117,18 @@ sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensor
   return report(memory->memory->add(sluice::abi::tensors_from(tensors, count)));
 }
 
+const char* sluice_memory_spec(const sluice_memory* memory) {
+  return memory->memory->spec().c_str();
+}
+
+sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec) {
+  if (spec == nullptr) return report(sluice::abi::null("spec", "the spec of a saved state"));
+  const std::string_view mine = memory->memory->spec();
+  if (sluice::resumes(spec, mine)) return report(Nothing{});
+  return report(Problem{sluice::Code::mismatch,
+                        fmt::format("state of codec '{}'; accepted: that of '{}'", spec, mine)});
+}
+
 sluice_code sluice_memory_residual(sluice_memory* memory, uint32_t tensor, float** residual,
                                    uint64_t* count) {
   if (const Verdict known = check_tensor(memory, tensor); !known) return report(known);
@@ -130,6 +160,23 @@ sluice_code sluice_memory_undo_step(sluice_memory* memory) {
     return report(invalid("undo_step without keep_before; accepted: a memory made with it"));
   }
   memory->memory->undo_step();
+  return report(Nothing{});
+}
+
+sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const char* format,
+                                  const float* mean, uint64_t count, void* halves) {
+  const auto parsed = sluice::abi::half_from(format);
+  if (!parsed) return report(parsed.error());
+  std::span<float> residual;
+  if (tensor != SLUICE_EXACT) {
+    if (const Verdict known = check_tensor(memory, tensor); !known) return report(known);
+    const Verdict fits = check_size(count, memory->memory->tensors()[tensor].count(), "count");
+    if (!fits) return report(fits);
+    residual = memory->memory->residual(tensor);
+  }
+  const auto size = static_cast<std::size_t>(count);
+  const sluice::FloatEnvironment environment;
+  shorten(*parsed, {mean, size}, residual, {static_cast<std::byte*>(halves), 2 * size});
   return report(Nothing{});
 }
 
@@ -240,6 +287,10 @@ void sluice_parcel_abandon(sluice_parcel* parcel) {
 
 void sluice_parcel_report(const sluice_parcel* parcel, sluice_report* into) {
   *into = sluice::abi::report_from(parcel->parcel.report());
+}
+
+size_t sluice_parcel_probes(const sluice_parcel* parcel, sluice_probe* probes, size_t capacity) {
+  return sluice::abi::probes_from(parcel->parcel.report(), {probes, capacity});
 }
 
 }  // extern "C"

@@ -122,6 +122,10 @@ void sluice_port_report(const sluice_port* port, sluice_report* into) {
   *into = sluice::abi::report_from(port->convoy.report());
 }
 
+size_t sluice_port_probes(const sluice_port* port, sluice_probe* probes, size_t capacity) {
+  return sluice::abi::probes_from(port->convoy.report(), {probes, capacity});
+}
+
 void sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic) {
   const auto counted = port->port->counters();
   *traffic = {counted.sent_bytes, counted.received_bytes, counted.retransmits};

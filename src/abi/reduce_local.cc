@@ -34,6 +34,7 @@ Verdict reduce_local(const Request& request, std::span<float> mean) {
   options.carrier = &local::kInfo;
   options.group.workers = request.workers;
   options.group.seed = request.seed;
+  options.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(request.workers));
   const Tensor tensor{0, 1, request.count};
   SLUICE_TRY_ASSIGN(const auto fleet, Fleet::make(options, codec, std::span(&tensor, 1)));
   // All workers read their gradients to the end: only then may the mean be one of them.

@@ -156,14 +156,12 @@ std::string canonical(const Info& info, const OptionValues& values) {
   return spec;
 }
 
-}  // namespace
+struct Parsed {
+  const Info* info = nullptr;
+  OptionValues values;
+};
 
-std::string describe(const OptionInfo& option) {
-  return fmt::format("{}={} ({})", option.key, text_of(option, option.preset),
-                     accepted_range(option));
-}
-
-Checked<NamedCodec> make_codec(std::string_view spec) {
+Checked<Parsed> parse(std::string_view spec) {
   if (spec.size() > kSpecSizeMax) {
     return invalid(fmt::format("codec spec of {} characters; accepted: at most {}", spec.size(),
                                kSpecSizeMax));
@@ -181,8 +179,44 @@ Checked<NamedCodec> make_codec(std::string_view spec) {
     SLUICE_TRY(parser.parse(spec.substr(at + 1, comma - at - 1)));
     at = comma;
   }
-  SLUICE_TRY_ASSIGN(auto codec, info->make(parser.values));
-  return NamedCodec{info, canonical(*info, parser.values), std::move(codec)};
+  return Parsed{info, parser.values};
+}
+
+Checked<NamedCodec> make(const Parsed& parsed) {
+  SLUICE_TRY_ASSIGN(auto codec, parsed.info->make(parsed.values));
+  return NamedCodec{parsed.info, canonical(*parsed.info, parsed.values), std::move(codec)};
+}
+
+}  // namespace
+
+std::string describe(const OptionInfo& option) {
+  return fmt::format("{}={} ({})", option.key, text_of(option, option.preset),
+                     accepted_range(option));
+}
+
+Checked<NamedCodec> make_codec(std::string_view spec) {
+  SLUICE_TRY_ASSIGN(const Parsed parsed, parse(spec));
+  return make(parsed);
+}
+
+Checked<std::string> settle_spec(std::string_view spec, bool feedback) {
+  auto parsed = parse(spec);
+  if (!parsed || parsed->info->settle == nullptr) return std::string(spec);
+  parsed->info->settle(parsed->values, feedback);
+  SLUICE_TRY_ASSIGN(const NamedCodec made, make(*parsed));
+  return made.spec;
+}
+
+bool resumes(std::string_view saved, std::string_view spec) {
+  if (saved == spec) return true;
+  const auto before = parse(saved);
+  const auto now = parse(spec);
+  if (!before || !now || before->info != now->info) return false;
+  for (std::size_t i = 0; i < now->info->options.size(); ++i) {
+    if (now->info->options[i].resumes) continue;
+    if (before->values.values[i] != now->values.values[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace sluice

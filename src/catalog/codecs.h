@@ -46,6 +46,15 @@ struct NamedCodec {
 // SPEC is `name` or `name:key=value,key=value`. Errors name what is accepted.
 Checked<NamedCodec> make_codec(std::string_view spec);
 
+// What a spec of the catalogue means with a feedback, or without: options that follow it ("auto")
+// have their meaning. Other names are given back as they are. Refused: options that then contradict
+// each other.
+Checked<std::string> settle_spec(std::string_view spec, bool feedback);
+
+// Whether a state that was saved under one spec fits a codec of another: the same name, and the
+// same options but for those that only say what is sent (OptionInfo::resumes).
+bool resumes(std::string_view saved, std::string_view spec);
+
 // "block=256 (32–4096, multiple of 8)": an option as the command line and the errors show it.
 std::string describe(const OptionInfo& option);
 

@@ -37,6 +37,7 @@ struct Tuning {
 
 struct Chunk {
   Piece piece;
+  std::uint64_t step = 0;
   std::uint64_t key = 0;  // chunk_key(job seed, step, tensor id)
   Tuning tuning = {};
   Place place = {};

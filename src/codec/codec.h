@@ -23,6 +23,7 @@ struct Traits {
   bool unbiased = false;     // E[mean] is the true mean, over the codec's randomness
   bool quorum = false;       // right with any set of contributors per part
   bool elementwise = false;  // a coordinate's mean depends on that coordinate alone
+  bool rounds_sums = false;  // sums come down rounded, and no worker's residual has what that loses
   Contraction contraction = Contraction::never;
   double omega = 0;  // E‖C(x) − x‖² ≤ ω‖x‖², 0 if no such bound is known
   // |mean − true mean| is at most this times the largest |input| of the chunk on any worker, for
@@ -30,6 +31,12 @@ struct Traits {
   double error_max = 0;
   std::size_t model_size = 0;  // bytes of per-model state
   std::uint32_t tally_count = 0;
+
+  // Whether error feedback keeps its promise: over all steps, the means times their contributors
+  // plus the residuals are what was given, but for float32's roundings.
+  [[nodiscard]] bool takes_feedback() const {
+    return contraction != Contraction::never && !rounds_sums;
+  }
 };
 
 struct Plan {

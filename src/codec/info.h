@@ -24,6 +24,8 @@ struct OptionInfo {
   double maximum = 0;
   std::uint32_t multiple_of = 1;  // integer
   std::span<const std::string_view> choices = {};
+  // A state saved with another value can be loaded: it says what is sent, not what is kept.
+  bool resumes = false;
   std::string_view help;
 };
 
@@ -50,6 +52,9 @@ struct Info {
   std::string_view reductions;  // those it asks for, in order
   std::span<const OptionInfo> options = {};
   std::span<const std::string_view> counts = {};  // names of its tally, if people may read it
+  // Replaces values that follow the feedback ("auto") by what they mean with it, or without. Null:
+  // there are none.
+  void (*settle)(OptionValues& options, bool feedback) = nullptr;
   // Options are in range one by one; what contradicts each other is refused here.
   Checked<std::unique_ptr<Codec>> (*make)(const OptionValues& options) = nullptr;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 namespace sluice {
@@ -16,12 +17,12 @@ Checked<FeedbackKind> parse_feedback(std::string_view name) {
                  fmt::format("unknown feedback '{}'; accepted: {}", name, accepted)};
 }
 
-Verdict check_feedback(FeedbackKind kind, const Traits& traits, std::string_view codec) {
-  if (kind == FeedbackKind::none || traits.contraction != Contraction::never) return Nothing{};
-  return Problem{Code::invalid_argument,
-                 fmt::format("feedback 'ef' with codec '{}' would diverge: the codec is never a "
-                             "contraction; accepted: none",
-                             codec)};
+void keep_lost(std::span<const float> mean, std::span<const float> delivered,
+               std::span<float> residual) {
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    const float rest = residual[i] + (mean[i] - delivered[i]);
+    residual[i] = std::isfinite(rest) ? rest : residual[i];
+  }
 }
 
 void Feedback::add(const Tensor& tensor) {

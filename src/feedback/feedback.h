@@ -29,8 +29,10 @@ inline constexpr std::array kFeedbacks{
 
 Checked<FeedbackKind> parse_feedback(std::string_view name);
 
-// Error feedback needs a contraction; for a codec that never is one it diverges and is refused.
-Verdict check_feedback(FeedbackKind kind, const Traits& traits, std::string_view codec);
+// Adds mean − delivered to a residual, but never Inf or NaN: what the user's own rounding of the mean
+// took off. Every worker adds all of it, because each misses it in a mean of all.
+void keep_lost(std::span<const float> mean, std::span<const float> delivered,
+               std::span<float> residual);
 
 // The residuals of one worker, one per tensor.
 class Feedback {

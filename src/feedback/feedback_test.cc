@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,20 +32,6 @@ TEST(Feedback, AnUnknownNameIsNamedWithWhatIsAccepted) {
   }
 }
 
-TEST(Feedback, ErrorFeedbackIsRefusedForCodecsThatAreNeverContractions) {
-  for (const Contraction contraction :
-       {Contraction::always, Contraction::typical, Contraction::never}) {
-    const Traits traits{.contraction = contraction};
-    EXPECT_TRUE(check_feedback(FeedbackKind::none, traits, "any").has_value());
-    const Verdict verdict = check_feedback(FeedbackKind::ef, traits, "wild:p=1");
-    EXPECT_EQ(verdict.has_value(), contraction != Contraction::never);
-    if (verdict) continue;
-    EXPECT_EQ(verdict.error().code, Code::invalid_argument);
-    EXPECT_NE(verdict.error().message.find("'wild:p=1'"), std::string::npos);
-    EXPECT_NE(verdict.error().message.find("accepted: none"), std::string::npos);
-  }
-}
-
 TEST(Feedback, ResidualsHaveTheirTensorsSizeAndStartAtZero) {
   const std::vector<Tensor> tensors{{1, 3, 4}, {2, 0, 7}, {3, 1, 1}};
   Feedback feedback(FeedbackKind::ef);
@@ -57,6 +44,16 @@ TEST(Feedback, ResidualsHaveTheirTensorsSizeAndStartAtZero) {
   const Feedback& same = feedback;
   EXPECT_EQ(same.residual(0)[11], 5.0f);
   EXPECT_EQ(same.residual(2)[0], 0.0f);
+}
+
+TEST(Feedback, WhatAMeanLostIsAddedUnlessItIsNotFinite) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::vector<float> mean{1.25f, -3, 1e6f, kInf, std::numeric_limits<float>::quiet_NaN(), 5};
+  const std::vector<float> delivered{1, -3.5f, kInf, kInf, 0, 4};
+  std::vector<float> residual{0.5f, 1, 2, 3, 4, std::numeric_limits<float>::max()};
+  keep_lost(mean, delivered, residual);
+  EXPECT_EQ(residual,
+            (std::vector<float>{0.75f, 1.5f, 2, 3, 4, std::numeric_limits<float>::max()}));
 }
 
 TEST(Feedback, AKindWithoutMemoryHasNone) {

@@ -112,50 +112,66 @@ void Cargo::plan() {
   const std::size_t last = plan_.size() * (order_.part + std::size_t{1}) / order_.parts;
   plan_.erase(plan_.begin() + static_cast<std::ptrdiff_t>(last), plan_.end());
   plan_.erase(plan_.begin(), plan_.begin() + static_cast<std::ptrdiff_t>(first));
-  if (!order_.probe) return;
-  // The probe's twin comes first, so that compare_probe() knows where to look.
-  const auto probed = std::find_if(plan_.begin(), plan_.end(), [&](const Planned& planned) {
-    return planned.codec == &memory_.codec();
-  });
-  if (probed == plan_.end()) return;
-  Planned twin = *probed;
-  twin.codec = &exact_;
-  twin.probe = true;
-  std::swap(*probed, plan_.front());
-  plan_.insert(plan_.begin(), twin);
+  plan_probe();
+}
+
+// Ahead of the others, whose means may be written over the gradients.
+void Cargo::plan_probe() {
+  probe_.clear();
+  if (order_.probe == 0) return;
+  for (const Planned& planned : plan_) {
+    if (planned.codec != &memory_.codec()) continue;
+    const Job& job = jobs_[planned.job];
+    const auto residual = memory_.residual(job.tensor);
+    probe_.look_at({.index = job.tensor,
+                    .tensor = memory_.tensors()[job.tensor],
+                    .offset = planned.offset,
+                    .gradient = job.gradient.subspan(planned.offset, planned.count),
+                    .residual = residual.empty() ? residual
+                                                 : residual.subspan(planned.offset, planned.count),
+                    .mean = job.mean.subspan(planned.offset, planned.count)},
+                   order_.probe);
+  }
+  std::vector<Planned> exact;
+  Planned one{.codec = &exact_, .probe = true};
+  const std::uint64_t count = probe_.input().size();
+  const Plan plan = exact_.plan(tensor_of(one), memory_.options().workers);
+  const std::uint64_t whole = fit_chunk(plan, memory_.options().chunk_count);
+  for (; one.offset < count; one.offset += whole) {
+    one.count = std::min(whole, count - one.offset);
+    exact.push_back(one);
+  }
+  plan_.insert(plan_.begin(), exact.begin(), exact.end());
+}
+
+Tensor Cargo::tensor_of(const Planned& planned) const {
+  if (planned.probe) return {.id = kProbeTensor, .rows = 1, .cols = probe_.input().size()};
+  return tensor_of(jobs_[planned.job]);
 }
 
 Piece Cargo::piece(std::size_t index) const {
   const Planned& planned = plan_[index];
-  return {tensor_of(jobs_[planned.job]), planned.offset, static_cast<std::uint32_t>(planned.count),
+  return {tensor_of(planned), planned.offset, static_cast<std::uint32_t>(planned.count),
           memory_.options().rank, memory_.options().workers};
 }
 
 Chunk Cargo::chunk(std::size_t index) {
   const Planned& planned = plan_[index];
-  const Job& job = jobs_[planned.job];
-  auto gradient = job.gradient.subspan(planned.offset, planned.count);
-  auto mean = job.mean.subspan(planned.offset, planned.count);
-  if (planned.codec == &memory_.codec()) {
-    return memory_.chunk(order_.step, job.tensor, planned.offset, gradient, mean, tally_);
-  }
-  if (planned.probe) {
-    // What the codec encodes is the gradient and the residual; a copy, since the codec's mean may
-    // be written over the gradient.
-    probe_input_.assign(gradient.begin(), gradient.end());
-    const auto residual = memory_.residual(job.tensor);
-    for (std::size_t i = 0; i < probe_input_.size() && !residual.empty(); ++i) {
-      probe_input_[i] += residual[planned.offset + i];
-    }
-    probe_mean_.resize(probe_input_.size());
-    gradient = probe_input_;
-    mean = probe_mean_;
-  }
   Chunk chunk;
   chunk.piece = piece(index);
   chunk.key = chunk_key(memory_.options().seed, order_.step, chunk.piece.tensor.id);
-  chunk.gradient = gradient;
-  chunk.mean = mean;
+  if (planned.probe) {
+    chunk.gradient = probe_.input().subspan(planned.offset, planned.count);
+    chunk.mean = probe_.mean().subspan(planned.offset, planned.count);
+    return chunk;
+  }
+  const Job& job = jobs_[planned.job];
+  chunk.gradient = job.gradient.subspan(planned.offset, planned.count);
+  chunk.mean = job.mean.subspan(planned.offset, planned.count);
+  if (planned.codec == &memory_.codec()) {
+    return memory_.chunk(order_.step, job.tensor, planned.offset, chunk.gradient, chunk.mean,
+                         tally_);
+  }
   chunk.state = states_[planned.job];
   if (planned.codec == sparse_) chunk.tally = sparse_tally_;
   return chunk;
@@ -172,19 +188,7 @@ void Cargo::arrived(const Chunk& chunk) {
 
 void Cargo::unload() {
   memory_.count(tally_);
-  compare_probe();
-}
-
-void Cargo::compare_probe() {
-  if (plan_.empty() || !plan_.front().probe) return;
-  const Planned& probed = plan_[1];
-  const auto mean = jobs_[probed.job].mean.subspan(probed.offset, probed.count);
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    const double exact = probe_mean_[i];
-    const double error = mean[i] - exact;
-    report_.error_energy += error * error;
-    report_.exact_energy += exact * exact;
-  }
+  report_.probes = probe_.compare();
 }
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "codec/codec.h"
 #include "group/group.h"
 #include "group/memory.h"
+#include "group/probe.h"
 #include "group/stats.h"
 
 namespace sluice {
@@ -18,6 +19,7 @@ namespace sluice {
 // for the rows of sparse gradients.
 inline constexpr std::uint32_t kExactTensor = 0xffffffffu;
 inline constexpr std::uint32_t kSparseTensor = 0xfffffffeu;
+inline constexpr std::uint32_t kProbeTensor = 0xfffffffdu;  // id of what a probe sends exactly
 
 // Which part of which bucket this is.
 struct ParcelOrder {
@@ -26,15 +28,14 @@ struct ParcelOrder {
   std::uint32_t part = 0;      // of the bucket's chunks, laid end to end …
   std::uint32_t parts = 1;     // … and divided into so many
   bool digest = false;         // of the means, to compare ranks by
-  bool probe = false;          // one chunk travels exactly as well, to measure the error
+  std::uint32_t probe = 0;     // number of the probe, from 1 (group/probe.h); 0: none
 };
 
 struct ParcelReport {
   Stats stats;
   std::uint64_t digest = 0;    // a sum over chunks: adds up over parcels in any order
   std::uint64_t infinite = 0;  // coordinates of the means that are Inf or NaN
-  double error_energy = 0;     // of the probed chunk: |mean − exact mean|² …
-  double exact_energy = 0;     // … and |exact mean|²
+  std::vector<TensorProbe> probes;  // of the tensors that the probe looked at
 };
 
 class Cargo {
@@ -49,7 +50,6 @@ class Cargo {
   [[nodiscard]] std::size_t count() const { return plan_.size(); }
   [[nodiscard]] const Codec& codec(std::size_t index) const { return *plan_[index].codec; }
   [[nodiscard]] Piece piece(std::size_t index) const;
-  // In the order of their numbers, each once: a probe's copy is made before others are written.
   Chunk chunk(std::size_t index);
   // Names a chunk alike on every rank, together with the parcel that it travels in.
   [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
@@ -69,14 +69,15 @@ class Cargo {
     std::size_t job = 0;
     std::uint64_t offset = 0;
     std::uint64_t count = 0;
-    bool probe = false;
+    bool probe = false;  // what the probe sends, which belongs to no job
   };
 
   [[nodiscard]] Verdict check() const;
   void plan();
+  void plan_probe();
   [[nodiscard]] Tensor tensor_of(const Job& job) const;
   [[nodiscard]] const Codec& codec_of(const Job& job) const;
-  void compare_probe();
+  [[nodiscard]] Tensor tensor_of(const Planned& planned) const;
 
   Memory& memory_;
   const Codec& exact_;
@@ -88,8 +89,7 @@ class Cargo {
   std::vector<Planned> plan_;
   std::vector<std::uint64_t> tally_;
   std::vector<std::uint64_t> sparse_tally_;  // which nobody reads
-  std::vector<float> probe_input_;
-  std::vector<float> probe_mean_;
+  Probe probe_;
 };
 
 }  // namespace sluice

@@ -6,6 +6,8 @@
 #include <atomic>
 
 #include "base/random.h"
+#include "catalog/codecs.h"
+#include "catalog/feedbacks.h"
 #include "group/flight.h"
 
 namespace sluice {
@@ -36,7 +38,9 @@ Checked<std::unique_ptr<Memory>> Memory::make(const GroupOptions& options, std::
                                               const Codec& codec, std::span<const Tensor> tensors) {
   SLUICE_TRY(check(options));
   SLUICE_TRY(check_feedback(options.feedback, codec.traits(options.workers), spec));
-  auto memory = std::make_unique<Memory>(Token{}, options, spec, codec);
+  SLUICE_TRY_ASSIGN(const std::string settled,
+                    settle_spec(spec, options.feedback != FeedbackKind::none));
+  auto memory = std::make_unique<Memory>(Token{}, options, settled, codec);
   SLUICE_TRY(memory->add(tensors));
   return memory;
 }
@@ -80,6 +84,7 @@ Chunk Memory::chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset
   const auto count = static_cast<std::uint32_t>(gradient.size());
   Chunk chunk;
   chunk.piece = {whole, offset, count, options_.rank, options_.workers};
+  chunk.step = step;
   chunk.key = chunk_key(options_.seed, step, whole.id);
   chunk.gradient = gradient;
   chunk.mean = mean;

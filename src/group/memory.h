@@ -26,7 +26,8 @@ class Memory {
  public:
   Memory(Token, const GroupOptions& options, std::string_view spec, const Codec& codec);
 
-  // `spec` names codec and options in digests and saved state; the codec outlives this.
+  // `spec` names codec and options in digests and saved state, where options that follow the
+  // feedback have their meaning. The codec outlives this.
   static Checked<std::unique_ptr<Memory>> make(const GroupOptions& options, std::string_view spec,
                                                const Codec& codec, std::span<const Tensor> tensors);
 
@@ -35,7 +36,7 @@ class Memory {
 
   [[nodiscard]] const GroupOptions& options() const { return options_; }
   [[nodiscard]] const Codec& codec() const { return codec_; }
-  [[nodiscard]] std::string_view spec() const { return spec_; }
+  [[nodiscard]] const std::string& spec() const { return spec_; }
   [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
   [[nodiscard]] std::size_t tally_count() const { return tally_.size(); }
   // Coordinates per chunk. Chunks follow the tensor and the codec's plan, never threads or buckets.

@@ -31,4 +31,8 @@ Verdict check(const GroupOptions& options) {
   return Nothing{};
 }
 
+std::uint32_t chunk_count_of_one_call(const Traits& traits) {
+  return traits.model_size != 0 ? kLanesMax : GroupOptions{}.chunk_count;
+}
+
 }  // namespace sluice

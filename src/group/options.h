@@ -23,4 +23,9 @@ struct GroupOptions {
 
 Verdict check(const GroupOptions& options);
 
+// Coordinates per chunk where one call reduces one tensor. A codec with a budget for the whole model
+// learns it between steps; in a first step the budget is the chunk's, so the tensor is one chunk as
+// far as the codec's plan allows.
+std::uint32_t chunk_count_of_one_call(const Traits& traits);
+
 }  // namespace sluice

@@ -152,7 +152,8 @@ TEST_P(ParcelOfCodec, GivesTheBitsOfTheLocalCarrierHoweverItIsCut) {
 
 TEST_P(ParcelOfCodec, KeepsResidualsAndModelStateAsAGroupDoes) {
   GroupOptions options;
-  options.feedback = FeedbackKind::ef;
+  const bool fed = make_codec(GetParam())->codec->traits(4).takes_feedback();
+  options.feedback = fed ? FeedbackKind::ef : FeedbackKind::none;
   Workers4 job(GetParam(), kShapes, options);
   const Parcels parcels = make_parcels(job);
   for (std::uint32_t step = 0; step < 3; ++step) {
@@ -237,22 +238,110 @@ TEST(Parcel, DigestsAddUpOverPartsAndSeeOneBit) {
   EXPECT_NE(digest(1, false), digest(1, true));
 }
 
-TEST(Parcel, TheProbeMeasuresTheErrorOfOneChunk) {
-  Workers4 job("tide:bits=4", {{5, 64, 64}});  // one chunk
-  const Parcels parcels = make_parcels(job);
-  run(job, parcels, {.step = 1, .probe = true});
-  double error = 0;
-  double energy = 0;
-  for (std::size_t i = 0; i < job.means[0][0].size(); ++i) {
-    float sum = job.gradients[0][0][i];
-    for (std::size_t r = 1; r < 4; ++r) sum += job.gradients[r][0][i];
-    const double exact = sum / 4.0f;
-    error += (job.means[0][0][i] - exact) * (job.means[0][0][i] - exact);
-    energy += exact * exact;
+// Squared errors and squares of the exact mean, block by block of all tensors.
+struct Truth {
+  explicit Truth(const Workers4& job) {
+    for (std::size_t tensor = 0; tensor < job.tensors.size(); ++tensor) {
+      const auto& mean = job.means[0][tensor];
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        if (i % kProbeBlock == 0) errors.push_back(0);
+        float sum = job.gradients[0][tensor][i];
+        for (std::size_t r = 1; r < 4; ++r) sum += job.gradients[r][tensor][i];
+        const double exact = sum / 4.0f;
+        errors.back() += (mean[i] - exact) * (mean[i] - exact);
+        energy += exact * exact;
+      }
+    }
   }
-  EXPECT_DOUBLE_EQ(parcels[0]->report().error_energy, error);
-  EXPECT_DOUBLE_EQ(parcels[0]->report().exact_energy, energy);
-  EXPECT_GT(error, 0);
+  std::vector<double> errors;
+  double energy = 0;
+};
+
+// Layers that differ by 10^4 in size and by 40 in length.
+Workers4 uneven_layers(std::string_view spec) {
+  Workers4 job(spec, {{5, 64, 64}, {6, 300, 600}, {7, 17, 260}, {8, 100, 100}});
+  const float scales[] = {1.0f, 1e-2f, 100.0f, 1e-1f};
+  for (auto& rank : job.gradients) {
+    for (std::size_t tensor = 0; tensor < 4; ++tensor) {
+      for (float& value : rank[tensor]) value *= scales[tensor];
+    }
+  }
+  return job;
+}
+
+// Over all turns the probe's figure is the error of the whole gradient. It looks at a block in one
+// step out of 32, so it may differ by how much a block's error differs between steps: the bound is
+// four standard deviations of a sum of such choices.
+TEST(Parcel, OverAllTurnsTheProbeMeasuresTheErrorOfTheWholeGradient) {
+  for (const std::string_view spec : {"bf16", "tide:bits=2"}) {
+    Workers4 job = uneven_layers(spec);
+    const Parcels parcels = make_parcels(job);
+    double error = 0;
+    double energy = 0;
+    std::vector<std::vector<double>> errors;  // by step and block
+    double truth_energy = 0;
+    for (std::uint32_t step = 0; step < kProbeTurns; ++step) {
+      for (std::uint32_t part = 0; part < 3; ++part) {
+        run(job, parcels, {.step = step, .part = part, .parts = 3, .probe = step + 1});
+        for (const TensorProbe& probe : parcels[0]->report().probes) {
+          error += probe.error_energy / kProbeTurns;
+          energy += probe.exact_energy / kProbeTurns;
+        }
+      }
+      for (const auto& memory : job.memories) memory->end_step();
+      const Truth truth(job);
+      errors.push_back(truth.errors);
+      truth_energy = truth.energy;
+    }
+    double mean = 0;
+    double variance = 0;
+    for (std::size_t block = 0; block < errors[0].size(); ++block) {
+      double sum = 0;
+      double squares = 0;
+      for (const auto& step : errors) {
+        sum += step[block] / kProbeTurns;
+        squares += step[block] * step[block] / kProbeTurns;
+      }
+      mean += sum;
+      variance += squares - sum * sum;
+    }
+    EXPECT_NEAR(energy, truth_energy, 1e-9 * truth_energy) << spec;
+    EXPECT_GT(mean, 0) << spec;
+    EXPECT_NEAR(error, mean, 4 * std::sqrt(std::max(variance, 0.0)) + 1e-9 * mean) << spec;
+  }
+}
+
+TEST(Parcel, AllRanksProbeTheSameBlocksAndEveryTensorInEveryProbe) {
+  Workers4 job = uneven_layers("tide:bits=4");
+  const Parcels parcels = make_parcels(job);
+  for (std::uint32_t number = 1; number <= 3; ++number) {
+    run(job, parcels, {.step = number, .probe = number});
+    const auto& mine = parcels[0]->report().probes;
+    ASSERT_EQ(mine.size(), job.tensors.size());
+    for (const auto& other : parcels) {
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        EXPECT_EQ(other->report().probes[i].blocks, mine[i].blocks);
+        EXPECT_EQ(other->report().probes[i].exact_energy, mine[i].exact_energy);
+        EXPECT_EQ(other->report().probes[i].error_energy, mine[i].error_energy);
+      }
+    }
+  }
+  run(job, parcels, {.step = 4});
+  EXPECT_TRUE(parcels[0]->report().probes.empty());
+}
+
+// What is below the least number of float16 comes back as zeros.
+TEST(Parcel, AProbeTellsWhichTensorIsSilent) {
+  Workers4 job = uneven_layers("fp16");
+  for (auto& rank : job.gradients) {
+    for (float& value : rank[1]) value *= 1e-10f;
+  }
+  const Parcels parcels = make_parcels(job);
+  run(job, parcels, {.step = 1, .probe = 1});
+  for (const TensorProbe& probe : parcels[0]->report().probes) {
+    EXPECT_GT(probe.live, 0u);
+    EXPECT_EQ(probe.silent, probe.tensor == 1 ? probe.live : 0u) << probe.tensor;
+  }
 }
 
 TEST(Parcel, CountsWhatIsNotFinite) {

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
+#include "catalog/codecs.h"
 #include "group/memory.h"
 
 namespace sluice {
@@ -119,7 +120,8 @@ Verdict read_owner(Reader& in, const Expected& expected) {
     return mismatch(
         fmt::format("feedback kind {}; this group has {}", feedback, expected.feedback));
   }
-  if (const auto spec = in.bytes(in.value<std::uint32_t>()); as_text(spec) != expected.spec) {
+  if (const auto spec = as_text(in.bytes(in.value<std::uint32_t>()));
+      !resumes(spec, expected.spec)) {
     return mismatch(fmt::format("saved by another codec; this is '{}'", expected.spec));
   }
   return Nothing{};

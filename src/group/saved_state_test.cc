@@ -182,7 +182,7 @@ TEST(SavedState, RealCodecsComeBackWithTheirResiduals) {
     const auto named = make_codec(info.name);
     const auto world = local::make_world({});
     const std::vector<Tensor> tensors{{1, 1, 300}, {2, 0, 1}};
-    const bool fed = named->codec->traits(1).contraction != Contraction::never;
+    const bool fed = named->codec->traits(1).takes_feedback();
     const auto make = [&] {
       return std::move(*Group::make({.feedback = fed ? FeedbackKind::ef : FeedbackKind::none},
                                     named->spec, *named->codec, (*world)->port(0), tensors));

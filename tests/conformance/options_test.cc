@@ -35,7 +35,7 @@ class OptionExtremes : public ConformanceTest {
       return;
     }
     const Codec& with = *made->codec;
-    const bool feedback = with.traits(3).contraction != Contraction::never;
+    const bool feedback = with.traits(3).takes_feedback();
     for (const std::uint32_t count : {1u, 257u, 9001u}) {
       const RigCase rig_case{.count = count, .feedback = feedback};
       EXPECT_TRUE(finished_alike(run_exchange(with, carrier(), rig_case)))

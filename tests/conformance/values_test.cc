@@ -48,7 +48,7 @@ TEST_P(Values, InfAndNanArriveWhereTheyWereAndNowhereElse) {
 }
 
 TEST_P(Values, ResidualsStayFiniteOverSteps) {
-  if (!takes_feedback()) GTEST_SKIP() << "never a contraction";
+  if (!takes_feedback()) GTEST_SKIP() << "takes no feedback";
   for (const DataKind data : {DataKind::infinities, DataKind::nans, DataKind::heavy_tails}) {
     const Scenario scenario{
         .count = 4096, .workers = 4, .data = data, .feedback = FeedbackKind::ef, .steps = 4};

@@ -5,6 +5,7 @@ import math
 from codec import Codec
 from float32 import bits_of, energy, f32, log2, one, transform
 from lanes import pack, twice_sums, unpack
+from randomness import mix
 
 EXACT = 4095  # The code of a block that travels as float32.
 OFFSET = (3, 7, 14, 21, 28, 35, 42, 49)
@@ -35,8 +36,14 @@ def root8(power):
     return math.ldexp(2.0 ** (power % 8 / 8), power // 8)
 
 
-def width_at(code, level):
-    return 0 if code in (0, EXACT) else sum(code - level >= offset for offset in OFFSET)
+def width_at(code, level, turn=False):
+    if code in (0, EXACT):
+        return 0
+    return max(int(turn), sum(code - level >= offset for offset in OFFSET))
+
+
+def ceil_of(a, b):
+    return -(-a // b)
 
 
 class Tide(Codec):
@@ -47,6 +54,7 @@ class Tide(Codec):
         self.extra = max(1, log2(self.n) // 2) if extra == "auto" else int(extra)
         self.extra *= self.down == "round"
         self.blocks = cut(self.count, self.size) if self.count >= 16 else []
+        self.floor = self.options["floor"] == "1"
         bits = math.floor(self.options["bits"] * self.count)
         self.budget, self.kept = max(0, bits - 12 * len(self.blocks)), None
 
@@ -92,29 +100,74 @@ class Tide(Codec):
     def widths(self, codes):
         """Bits of every block with these codes; the level follows from the codes kept, if any."""
         sized = [(c, size) for c, (_, size) in zip(self.kept or codes, self.blocks)]
+        budget, parts = self.budget, 0  # of the live blocks without bits, one in so many has one
+        if self.kept:
+            parts, budget = self.turns(sum(size for c, size in sized if c not in (0, EXACT)))
+            turns = [parts > 0 and (self.turn_of(first) + self.number) % parts == 0
+                     for first, _ in self.blocks]
+        else:
+            turns = self.turns_of_chunk(codes)
 
         def total(level):
-            return sum(width_at(c, level) * size for c, size in sized)
+            if not self.kept:
+                return sum(width_at(c, level, t) * size for (c, size), t in zip(sized, turns))
+            silent = sum(size for c, size in sized if width_at(c, level) < width_at(c, level, True))
+            return (sum(width_at(c, level) * size for c, size in sized)
+                    + (ceil_of(silent, parts) if parts else 0))
 
-        low, level = 606, EXACT
+        low, level = 606, 1696
         while level - low > 1:
             middle = (low + level) // 2
-            low, level = (low, middle) if total(middle) <= self.budget else (middle, level)
-        left, bound, out = self.budget - total(level), 0, []
+            low, level = (low, middle) if total(middle) <= budget else (middle, level)
+        left, bound, out = max(0, budget - total(level)), 0, []
         raised = total(level - 1) - total(level)
         if self.kept and raised:
             share = min(1.0, left / raised)
             spread = 4 * math.sqrt(share * (1 - share) / (raised / self.size))
             bound = math.floor(max(0.0, share - spread) * 2.0**32)
         words = self.words(RAISING, self.count // 16 + 1)
-        for c, (first, size) in zip(codes, self.blocks):
-            width = width_at(c, level)
-            if width_at(c, level - 1) > width:
+        for c, turn, (first, size) in zip(codes, turns, self.blocks):
+            width = width_at(c, level, turn)
+            if width_at(c, level - 1, turn) > width:
                 if words[first // 16] < bound if self.kept else size <= left:
                     left -= size
                     width += 1
             out.append(width)
         return out
+
+    def turn_of(self, first):
+        return mix(mix(0x7475726E73, 0), first)  # the tensor of `sluice reduce` has id 0
+
+    def turns(self, live):
+        """In how many steps a live block has its turn, and what the level may spend then."""
+        if not self.floor or not self.budget:
+            return 0, self.budget
+        parts = 1
+        while ceil_of(live, parts) > self.budget:
+            parts *= 2
+        if parts == 1:
+            return 1, self.budget
+        deviation = math.sqrt(live / self.size * (1 / parts) * (1 - 1 / parts))
+        spread = math.floor(4 * deviation * self.size)
+        return parts, max(ceil_of(live, parts), self.budget - spread)
+
+    def turns_of_chunk(self, codes):
+        """By block, whether it has a bit whatever the level is, in a first step."""
+        live = [i for i, c in enumerate(codes) if c not in (0, EXACT)]
+        if not self.floor or not self.budget:
+            return [False] * len(codes)
+        if sum(self.blocks[i][1] for i in live) <= self.budget:
+            return [True] * len(codes)
+        classes, taken = [[]], 0
+        for i in live:
+            size = self.blocks[i][1]
+            if taken and taken + size > self.budget:
+                classes.append([])
+                taken = 0
+            classes[-1].append(i)
+            taken += size
+        mine = classes[(self.turn_of(0) + self.number) % len(classes)]
+        return [i in mine for i in range(len(codes))]
 
     def lanes(self, round_, width, blocks, only, own):
         round_.expect(only, op="lane_sum", bits=width, down=self.down, extra=self.extra,

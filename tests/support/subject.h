@@ -38,7 +38,7 @@ class ConformanceTest : public ::testing::TestWithParam<Subject> {
   [[nodiscard]] const Codec& codec() const { return *codec_; }
   [[nodiscard]] const CarrierInfo& carrier() const { return *GetParam().carrier; }
   [[nodiscard]] Traits traits() const { return codec_->traits(3); }
-  [[nodiscard]] bool takes_feedback() const { return traits().contraction != Contraction::never; }
+  [[nodiscard]] bool takes_feedback() const { return traits().takes_feedback(); }
 
  private:
   std::unique_ptr<Codec> codec_;

@@ -36,7 +36,7 @@ def save(state: "State") -> dict[str, Any]:
         if size:
             states[name] = _copy_out(address, size)
     return {"version": VERSION, "rank": state.ranks.rank, "world": state.ranks.size,
-            "step": state.step, "codec": memory.codec.spec, "feedback": state.settings.feedback,
+            "step": state.step, "codec": memory.spec, "feedback": state.settings.feedback,
             "model": _copy_out(*memory.model()), "residuals": residuals, "states": states}
 
 
@@ -103,10 +103,11 @@ def _pick(state: "State",
 
 
 def _check(state: "State", one: dict[str, Any], first: dict[str, Any]) -> None:
-    for name, have in (("codec", state.memory.codec.spec), ("feedback", state.settings.feedback),
-                       ("step", first["step"]), ("world", first["world"])):
+    for name, have in (("feedback", state.settings.feedback), ("step", first["step"]),
+                       ("world", first["world"])):
         if one[name] != have:
             raise ValueError(f"state of {name} {one[name]!r}; accepted: {have!r}")
+    state.memory.check_resumes(str(one["codec"]))
     if not state.tensors.names:
         return  # A hook without its model: it learns of its tensors with the first buckets.
     for part, sizes in (("residuals", state.memory.residual), ("states", state.memory.state)):

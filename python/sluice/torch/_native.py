@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 from sluice import _library
 from sluice.torch._errors import SluiceError
@@ -17,11 +17,6 @@ class Options(c.Structure):
                 ("seed", c.c_uint64), ("feedback", c.c_char_p), ("chunk", c.c_uint32),
                 ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32),
                 ("sparse", c.c_char_p)]
-
-
-class Traits(c.Structure):
-    _fields_ = [(name, c.c_uint32)
-                for name in ("homomorphic", "lossless", "unbiased", "quorum", "feedback")]
 
 
 class TensorInfo(c.Structure):
@@ -51,9 +46,14 @@ class Stats(c.Structure):
                 ("decode_seconds", c.c_double)]
 
 
+class Probe(c.Structure):
+    _fields_ = [("tensor", c.c_uint32), ("blocks", c.c_uint64), ("live", c.c_uint64),
+                ("silent", c.c_uint64), ("error_energy", c.c_double), ("exact_energy", c.c_double)]
+
+
 class Report(c.Structure):
-    _fields_ = [("stats", Stats), ("digest", c.c_uint64), ("infinite", c.c_uint64),
-                ("error_energy", c.c_double), ("exact_energy", c.c_double)]
+    _fields_ = [("stats", Stats), ("digest", c.c_uint64), ("infinite", c.c_uint64)]
+    probes: Sequence[Probe] = ()
 
 
 class Traffic(c.Structure):
@@ -65,10 +65,11 @@ _SIGNATURES = {
     "sluice_codec_make": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "sluice_codec_free": (None, [c.c_void_p]),
     "sluice_codec_spec": (c.c_char_p, [c.c_void_p]),
-    "sluice_codec_traits": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(Traits)]),
     "sluice_memory_make": (c.c_int, [c.c_void_p, c.POINTER(Options), c.POINTER(c.c_void_p)]),
     "sluice_memory_free": (None, [c.c_void_p]),
     "sluice_memory_add": (c.c_int, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t]),
+    "sluice_memory_spec": (c.c_char_p, [c.c_void_p]),
+    "sluice_memory_resumes": (c.c_int, [c.c_void_p, c.c_char_p]),
     "sluice_memory_residual": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
                                          c.POINTER(c.c_uint64)]),
     "sluice_memory_state": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
@@ -89,6 +90,7 @@ _SIGNATURES = {
     "sluice_parcel_spread_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
     "sluice_parcel_abandon": (None, [c.c_void_p]),
     "sluice_parcel_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_parcel_probes": (c.c_size_t, [c.c_void_p, c.POINTER(Probe), c.c_size_t]),
     "sluice_aggregator_start": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "sluice_aggregator_addresses": (c.c_char_p, [c.c_void_p]),
     "sluice_aggregator_free": (None, [c.c_void_p, c.c_double]),
@@ -97,9 +99,11 @@ _SIGNATURES = {
     "sluice_port_free": (None, [c.c_void_p]),
     "sluice_port_run": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
     "sluice_port_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_port_probes": (c.c_size_t, [c.c_void_p, c.POINTER(Probe), c.c_size_t]),
     "sluice_port_traffic": (None, [c.c_void_p, c.POINTER(Traffic)]),
     "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
-    "sluice_shorten": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
+    "sluice_memory_shorten": (c.c_int, [c.c_void_p, c.c_uint32, c.c_char_p, c.c_void_p,
+                                        c.c_uint64, c.c_void_p]),
 }
 _loaded: c.CDLL | None = None
 
@@ -135,11 +139,6 @@ class Codec:
         check(lib().sluice_codec_make(spec.encode(), c.byref(self._handle)))
         self.spec: str = lib().sluice_codec_spec(self._handle).decode()
 
-    def traits(self, workers: int) -> Traits:
-        traits = Traits()
-        check(lib().sluice_codec_traits(self._handle, workers, c.byref(traits)))
-        return traits
-
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             lib().sluice_codec_free(self._handle)
@@ -160,6 +159,16 @@ class Memory:
     def add(self, tensors: Sequence[TensorInfo]) -> None:
         array = (TensorInfo * len(tensors))(*tensors)
         check(lib().sluice_memory_add(self._handle, array, len(tensors)))
+
+    @property
+    def spec(self) -> str:
+        """The codec's, where options that follow the feedback have their meaning."""
+        return lib().sluice_memory_spec(self._handle).decode()
+
+    def check_resumes(self, spec: str) -> None:
+        """Raises unless a state that was saved under this spec fits."""
+        if lib().sluice_memory_resumes(self._handle, spec.encode()):
+            raise ValueError(lib().sluice_last_error().decode())
 
     def residual(self, tensor: int) -> tuple[int, int]:
         """Address and number of floats; (0, 0) without feedback."""
@@ -185,9 +194,22 @@ class Memory:
     def undo_step(self) -> None:
         check(lib().sluice_memory_undo_step(self._handle))
 
+    def shorten(self, tensor: int, form: bytes, mean: int, count: int, halves: int) -> None:
+        """A mean as half-width floats; what that loses goes to the tensor's residual."""
+        check(lib().sluice_memory_shorten(self._handle, tensor, form, mean, count, halves))
+
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             lib().sluice_memory_free(self._handle)
+
+
+def _report(handle: c.c_void_p, fill: Callable, fill_probes: Callable) -> Report:
+    report = Report()
+    fill(handle, c.byref(report))
+    count = fill_probes(handle, None, 0)
+    report.probes = (Probe * count)()
+    fill_probes(handle, report.probes, count)
+    return report
 
 
 class Sizes(NamedTuple):
@@ -249,9 +271,7 @@ class Parcel:
         lib().sluice_parcel_abandon(self._handle)
 
     def report(self) -> Report:
-        report = Report()
-        lib().sluice_parcel_report(self._handle, c.byref(report))
-        return report
+        return _report(self._handle, lib().sluice_parcel_report, lib().sluice_parcel_probes)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -290,9 +310,7 @@ class Port:
     def run(self, order: Order, jobs: c.Array) -> Report:
         """Averages a parcel; blocks, without Python's lock."""
         check(lib().sluice_port_run(self._handle, c.byref(order), jobs, len(jobs)))
-        report = Report()
-        lib().sluice_port_report(self._handle, c.byref(report))
-        return report
+        return _report(self._handle, lib().sluice_port_report, lib().sluice_port_probes)
 
     def traffic(self) -> Traffic:
         traffic = Traffic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ import sluice
 from sluice.torch import _checkpoint, _native, _settings, _time_slices
 from sluice.torch._errors import SluiceError
 from sluice.torch._lanes import Lane, StreamLane
+from sluice.torch._measured import Measured
 from sluice.torch._ranks import Ranks
 from sluice.torch._sparse import SparseWork
 from sluice.torch._stream import Stream
@@ -61,7 +61,7 @@ class State:
         self._totals = dict.fromkeys(("steps", "buckets", "gradient_bytes", "skipped_steps",
                                       "checks", "exact_buckets", "sparse_buckets",
                                       "sparse_rows"), 0)
-        self._energies = [0.0, 0.0]
+        self._measured = Measured()
         self._began = time.perf_counter()
 
     # --- start and end ---
@@ -84,9 +84,6 @@ class State:
                  "parameters": [(name, list(p.shape)) for name, p in named],
                  "sparse parameters": list(sparse)}
         self.ranks.agree(facts)
-        if not codec.traits(self.ranks.size).feedback and settings.feedback != "none":
-            raise ValueError(f"feedback {settings.feedback!r} with codec {codec.spec!r} would"
-                             " diverge; accepted: none")
         self.memory = _native.Memory(codec, self.ranks.rank, self.ranks.size, settings.seed,
                                      settings.feedback, self._sparse_codec.spec)
         self.tensors = Tensors(self.memory, settings)
@@ -204,8 +201,7 @@ class State:
             for part in range(part, work.parts, len(self._lanes)):
                 self._go_on()
                 order = _native.Order(work.step, first + part, part, work.parts,
-                                      self._is_due(self.settings.check_every),
-                                      part == 0 and self._is_due(self.settings.probe_every))
+                                      self._is_due(self.settings.check_every), self._probe())
                 self._count(lane.run(order, work.jobs, work.index))
         except BaseException as error:
             self._fail(lane, work, error)
@@ -239,6 +235,11 @@ class State:
     def _is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
 
+    def _probe(self) -> int:
+        """The number of the step's probe, from 1; 0 without one."""
+        every = self.settings.probe_every
+        return self.step // every % 2**31 + 1 if self._is_due(every) else 0
+
     def _fail(self, lane: Lane, work: Work, error: BaseException) -> None:
         self.ranks.tell(lane.position, error)
         if self._stream is not None:
@@ -254,9 +255,7 @@ class State:
         with self._lock:
             self._digest = (self._digest + report.digest) % (1 << 64)
             self._infinite += report.infinite
-            if math.isfinite(report.error_energy + report.exact_energy):
-                self._energies[0] += report.error_energy
-                self._energies[1] += report.exact_energy
+            self._measured.add(report.probes)
 
     def _lane_done(self, work: Work) -> None:
         with self._lock:
@@ -316,7 +315,8 @@ class State:
         sent = sum(f.bytes_sent for f in figures)
         size = self.ranks.size if self._started else 1
         ring = self._totals["gradient_bytes"] * 2 * (size - 1) / size
-        error, exact = self._energies
+        with self._lock:
+            measured = self._measured.figures(self.tensors.names if self._started else ())
         return {
             **self._totals,
             "bytes_sent": sent,
@@ -326,7 +326,7 @@ class State:
             "ratio": ring / sent if sent else None,
             "seconds": {phase: sum(f.seconds[phase] for f in figures)
                         for phase in ("encode", "network", "combine", "decode")},
-            "vnmse": error / exact if exact else None,
+            **measured,
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class DenseWork(Work):
         super().__init__(bucket, step)
         self._packed: Tensor | None = None  # the slices that travel exactly, end to end
         self._floats: Tensor | None = None  # the buffer as float32 on the host, if it is not that
+        self._memory = state.memory
         self._slices = self._cut(bucket, state)
         count = sum(part[2] for part in self._slices)
         self.parts = self.parts_max = max(1, -(-count // state.settings.parcel))
@@ -117,8 +118,9 @@ class DenseWork(Work):
         host, finite = floats, True
         if self.buffer.dtype in HALVES:
             host = torch.empty(floats.numel(), dtype=self.buffer.dtype)
-            _native.check(_native.lib().sluice_shorten(HALVES[host.dtype], floats.data_ptr(),
-                                                       floats.numel(), host.data_ptr()))
+            for index, offset, count in self._slices:
+                self._memory.shorten(index, HALVES[host.dtype], base + 4 * offset, count,
+                                     host.data_ptr() + 2 * offset)
             finite = bool(torch.isfinite(host).all())
         self.buffer.copy_(host)
         return not finite

@@ -102,6 +102,7 @@ class DenseCodec final : public Codec {
     return {.unbiased = op_ == Op::f32_sum,
             .quorum = true,
             .elementwise = true,
+            .rounds_sums = op_ != Op::f32_sum,
             // Inputs that a half-width format rounds to zero take nothing off.
             .contraction = op_ == Op::f32_sum ? Contraction::always : Contraction::typical,
             .error_max = adding + rounding};

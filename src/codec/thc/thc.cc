@@ -31,6 +31,7 @@ class ThcCodec final : public Codec {
     // whose norm is small beside another's may lose more than it has: typical, not always.
     return {.homomorphic = true,
             .quorum = true,
+            .rounds_sums = settings_.down == Down::round,
             .contraction = takes_off() ? Contraction::typical : Contraction::never};
   }
   [[nodiscard]] Plan plan(const Tensor& tensor, std::uint32_t workers) const override {

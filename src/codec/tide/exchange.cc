@@ -39,7 +39,7 @@ TideExchange::TideExchange(const Chunk& chunk, Arena& arena, const Settings& set
           arena.place<std::byte>(bytes_for_bits(std::uint64_t{layout_.blocks()} * kCodeBits))),
       codes_down_(arena.place<std::byte>(codes_up_.size())),
       signs_(arena.host<dither::Signs>(1)),
-      counts_(arena.host<std::uint64_t>(kCountWords)),
+      allotting_(chunk_, layout_, settings, arena),
       words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))),
       first_(arena, layout_, chunk.piece.workers, true),
       again_(arena, settings.scales == Scales::previous ? layout_ : Layout(0, settings.block),
@@ -178,53 +178,6 @@ Status TideExchange::agree(const Answer& answer) {
   return ok();
 }
 
-// ---- Widths.
-
-double TideExchange::bits() const {
-  return chunk_.tuning.bits > 0 ? static_cast<double>(chunk_.tuning.bits) : settings_.bits;
-}
-
-void TideExchange::allot(std::span<const Code12> codes, std::span<std::uint8_t> widths) {
-  const auto model = chunk_.model;
-  const bool known = !model.empty() && load_le<std::uint64_t>(model, 8 * (kCodes + 1)) != 0;
-  known ? allot_by_model(codes, widths) : allot_by_chunk(codes, widths);
-}
-
-// The level that would have met the budget on the whole model's last step.
-void TideExchange::allot_by_model(std::span<const Code12> codes,
-                                  std::span<std::uint8_t> widths) const {
-  std::array<std::uint64_t, kCountWords> summed;
-  for (std::size_t i = 0; i < kCountWords; ++i) {
-    summed[i] = load_le<std::uint64_t>(chunk_.model, 8 * i);
-  }
-  const Allotment allotment = find_level(summed, bits());
-  const std::uint64_t share = raised_share(allotment, settings_.block);
-  const RandomStream draws(chunk_.key, Purpose::selection, kShared);
-  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
-    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.level));
-    if (width_at(codes[b], allotment.level - 1) == widths[b]) continue;
-    const std::uint64_t element = chunk_.piece.offset + layout_[b].first;
-    if (draws.word(element / kBlockLeast) < share) ++widths[b];
-  }
-}
-
-// The budget is this chunk's alone; what is left over goes to the first blocks it fits.
-void TideExchange::allot_by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> widths) {
-  std::fill(counts_.begin(), counts_.end(), std::uint64_t{0});
-  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
-    count_block(counts_, codes[b], layout_[b].size, layout_[b].count);
-  }
-  sum_from_above(counts_, counts_);
-  Allotment allotment = find_level(counts_, bits());
-  for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
-    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.level));
-    if (width_at(codes[b], allotment.level - 1) == widths[b]) continue;
-    if (layout_[b].size > allotment.left) continue;
-    allotment.left -= layout_[b].size;
-    ++widths[b];
-  }
-}
-
 // ---- Codes.
 
 // With the scales just agreed, by those who were counted in them.
@@ -255,18 +208,18 @@ void TideExchange::encode_agreed(Sending& sending) {
 Result<Step> TideExchange::ask_codes(const Answer& scales) {
   SLUICE_TRY(agree(scales));
   const auto widths = first_.widths();
-  allot(agreed_, widths);
+  allotting_.allot(agreed_, widths);
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
     if (agreed_[b] == kCodeNotFinite) widths[b] = kExact;
   }
-  first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, only_);
+  first_.plan(layout_, settings_, chunk_, only_);
   encode_agreed(first_);
   return ask(first_.rounds(), At::codes);
 }
 
 Result<Step> TideExchange::ask_both() {
-  allot(before_, first_.widths());
-  first_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, chunk_.only);
+  allotting_.allot(before_, first_.widths());
+  first_.plan(layout_, settings_, chunk_, chunk_.only);
   Sending::Cursor cursor;
   for (std::uint32_t first = 0; first < layout_.blocks(); first += kBatch) {
     encode_and_measure(cursor, first, std::min<std::uint32_t>(first + kBatch, layout_.blocks()));
@@ -339,12 +292,12 @@ Result<Step> TideExchange::after_both(std::span<const Answer> answers) {
     kept_[i] = {codes[i].down, {&kept_parts_[i], codes[i].parts.empty() ? 0u : 1u}};
   }
   const auto widths = again_.widths();
-  allot(agreed_, widths);
+  allotting_.allot(agreed_, widths);
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
     if (agreed_[b] == kCodeNotFinite) widths[b] = kExact;
     if (sent_again_[b] == 0) widths[b] = 0;
   }
-  again_.plan(layout_, settings_, chunk_.piece.workers, settings_.block, only_);
+  again_.plan(layout_, settings_, chunk_, only_);
   encode_agreed(again_);
   return ask(again_.rounds(), At::again);
 }

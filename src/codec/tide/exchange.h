@@ -7,12 +7,12 @@
 
 #include "codec/chunk.h"
 #include "codec/exchange.h"
+#include "codec/tide/allotting.h"
 #include "codec/tide/decoder.h"
 #include "codec/tide/layout.h"
 #include "codec/tide/sending.h"
 #include "codec/tide/settings.h"
 #include "codec/tide/summed_dithers.h"
-#include "codec/tide/widths.h"
 #include "kernels/dither/dither.h"
 
 namespace sluice::tide {
@@ -45,10 +45,6 @@ class TideExchange final : public Exchange {
   void measure(std::uint32_t first, std::uint32_t end);
   Round scales_round();
   Status agree(const Answer& answer);
-  void allot(std::span<const Code12> codes, std::span<std::uint8_t> widths);
-  void allot_by_model(std::span<const Code12> codes, std::span<std::uint8_t> widths) const;
-  void allot_by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> widths);
-  [[nodiscard]] double bits() const;
   [[nodiscard]] bool is_outgrown(std::uint32_t number) const;
   [[nodiscard]] bool all_counted_alike(std::span<const Answer> codes) const;
 
@@ -89,7 +85,7 @@ class TideExchange final : public Exchange {
   std::span<std::byte> codes_up_;
   std::span<std::byte> codes_down_;
   std::span<dither::Signs> signs_;  // one
-  std::span<std::uint64_t> counts_;
+  Allotting allotting_;
   std::span<std::uint64_t> words_;
   Sending first_;
   Sending again_;

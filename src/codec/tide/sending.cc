@@ -20,8 +20,12 @@ Sending::Sending(Arena& arena, const Layout& layout, std::uint32_t workers, bool
                    exact ? std::size_t{layout.lanes()} * 4 : std::size_t{0}))),
       twice_(arena.host<std::int32_t>(layout.lanes())) {}
 
-void Sending::plan(const Layout& layout, const Settings& settings, std::uint32_t workers,
-                   std::uint32_t grain, Workers only) {
+void Sending::plan(const Layout& layout, const Settings& settings, const Chunk& chunk,
+                   Workers only) {
+  const std::uint32_t workers = chunk.piece.workers;
+  const std::uint32_t grain = settings.block;
+  const Down down = settings.down_for(!chunk.residual.empty());
+  const std::uint8_t extra = down == Down::round ? settings.extra_for(workers) : std::uint8_t{0};
   std::array<std::uint32_t, kRounds> counts{};
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
     if (widths_[b] != 0) counts[index_of(widths_[b])] += layout[b].size;
@@ -32,8 +36,8 @@ void Sending::plan(const Layout& layout, const Settings& settings, std::uint32_t
   for (std::size_t i = 0; i < kRounds; ++i) {
     Reduction what{.op = Op::lane_sum,
                    .bits = static_cast<std::uint8_t>(i + 1),
-                   .down = settings.down,
-                   .extra = settings.extra_for(workers),
+                   .down = down,
+                   .extra = extra,
                    .count = counts[i],
                    .grain = grain};
     if (i + 1 == kRounds)

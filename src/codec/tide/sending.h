@@ -8,6 +8,7 @@
 #include <span>
 
 #include "codec/arena.h"
+#include "codec/chunk.h"
 #include "codec/tide/layout.h"
 #include "codec/tide/settings.h"
 #include "codec/tide/widths.h"
@@ -35,8 +36,7 @@ class Sending {
   void clear();
 
   // Lays out the rounds.
-  void plan(const Layout& layout, const Settings& settings, std::uint32_t workers,
-            std::uint32_t grain, Workers only);
+  void plan(const Layout& layout, const Settings& settings, const Chunk& chunk, Workers only);
   [[nodiscard]] std::span<const Round> rounds() const { return rounds_; }
 
   // Where the lanes of each block are, asked for in the order of the blocks.

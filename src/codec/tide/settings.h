@@ -12,12 +12,18 @@ namespace sluice::tide {
 struct Settings {
   double bits = 4;
   std::uint32_t block = 256;
-  Down down = Down::round;
+  std::optional<Down> down;           // none: follows the feedback
   std::optional<std::uint8_t> extra;  // none: follows from the number of workers
   Scales scales = Scales::now;
+  bool floor = true;  // live blocks have a bit before the level spends the rest
 
+  // What rounding a sum on the way down loses is in nobody's residual, so feedback asks for sums
+  // that lose nothing.
+  [[nodiscard]] Down down_for(bool feedback) const {
+    return down.value_or(feedback ? Down::narrow : Down::round);
+  }
+  // Of rounded sums.
   [[nodiscard]] std::uint8_t extra_for(std::uint32_t workers) const {
-    if (down != Down::round) return 0;
     if (extra) return *extra;
     const auto half = static_cast<std::uint8_t>((std::bit_width(workers) - 1) / 2);
     return std::max<std::uint8_t>(1, half);

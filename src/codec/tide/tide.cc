@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/bytes.h"
@@ -13,16 +14,20 @@ namespace {
 
 constexpr std::uint32_t kCountMax = 1u << 26;
 
+// Places in kOptions.
+enum : std::size_t { kBits, kBlock, kDown, kExtra, kScale, kFloor };
+static_assert(kOptions[kDown].key == "down" && kOptions[kFloor].key == "floor");
+
 class TideCodec final : public Codec {
  public:
   explicit TideCodec(const Settings& settings) : settings_(settings) {}
 
   [[nodiscard]] Traits traits(std::uint32_t workers) const override {
-    static_cast<void>(workers);
     // Not unbiased: what exceeds a block's clamp is cut. Not always a contraction: a block that
     // another worker dominates may come back with more noise than it had energy.
     return {.homomorphic = true,
             .quorum = true,
+            .rounds_sums = settings_.down == Down::round && is_cut(workers),
             .contraction = Contraction::typical,
             .model_size = kCountWords * sizeof(std::uint64_t),
             .tally_count = kCountWords};
@@ -66,6 +71,14 @@ class TideCodec final : public Codec {
   }
 
  private:
+  // Whether a rounded sum of so many workers has fewer bits than its codes can need.
+  [[nodiscard]] bool is_cut(std::uint32_t workers) const {
+    for (unsigned width = 1; width <= dither::kWidthMax; ++width) {
+      const std::uint64_t most = std::uint64_t{workers} * ((1u << width) - 1);
+      if (std::bit_width(most) > width + settings_.extra_for(workers)) return true;
+    }
+    return false;
+  }
   [[nodiscard]] std::size_t blocks_of(const Tensor& tensor) const {
     const std::uint64_t whole = tensor.count() / settings_.block;
     const auto rest = static_cast<std::uint32_t>(tensor.count() % settings_.block);
@@ -77,18 +90,30 @@ class TideCodec final : public Codec {
 
 }  // namespace
 
+void settle(OptionValues& options, bool feedback) {
+  double& down = options.values[kDown];
+  if (kDowns[options.choice(kDown)] == "auto") {
+    down = static_cast<double>(Settings{}.down_for(feedback));
+  }
+}
+
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options) {
   Settings settings;
-  settings.bits = options.real(0);
-  settings.block = 64u << options.choice(1);
-  settings.down = static_cast<Down>(options.choice(2));
-  if (options.choice(3) != 0) settings.extra = static_cast<std::uint8_t>(options.choice(3) - 1);
-  settings.scales = static_cast<Scales>(options.choice(4));
-  if (settings.extra && settings.down != Down::round) {
+  settings.bits = options.real(kBits);
+  settings.block = 64u << options.choice(kBlock);
+  if (const std::size_t down = options.choice(kDown); kDowns[down] != "auto") {
+    settings.down = static_cast<Down>(down);
+  }
+  if (const std::size_t extra = options.choice(kExtra); extra != 0) {
+    settings.extra = static_cast<std::uint8_t>(extra - 1);
+  }
+  settings.scales = static_cast<Scales>(options.choice(kScale));
+  settings.floor = options.choice(kFloor) != 0;
+  if (settings.extra && settings.down_for(false) != Down::round) {
     return Problem{sluice::Code::invalid_argument,
                    fmt::format("codec 'tide': extra={} with down={}; accepted: extra=auto, or "
-                               "down=round",
-                               kExtras[options.choice(3)], kDowns[options.choice(2)])};
+                               "down=round, or down=auto without feedback",
+                               kExtras[options.choice(kExtra)], kDowns[options.choice(kDown)])};
   }
   return std::unique_ptr<Codec>(std::make_unique<TideCodec>(settings));
 }

@@ -37,6 +37,17 @@ std::vector<Floats> gradients_at(std::uint32_t n, std::uint32_t count, std::uint
   return gradients;
 }
 
+// Three blocks of 64 in four have almost nothing.
+std::vector<Floats> weak_gradients_at(std::uint32_t n, std::uint32_t count, std::uint32_t step) {
+  auto gradients = gradients_at(n, count, step);
+  for (Floats& gradient : gradients) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (i / 64 % 4 != 0) gradient[i] = std::ldexp(gradient[i], -12);
+    }
+  }
+  return gradients;
+}
+
 // What happens, in the words of the golden files.
 class Diary {
  public:
@@ -46,6 +57,7 @@ class Diary {
   void step(std::uint64_t number, const std::vector<Floats>& gradients,
             const std::vector<std::uint32_t>& missing = {}) {
     crew.key = chunk_key(7, number, 1);
+    crew.number = number;
     // In the kept scales' second step a step of the exchange says which blocks went again.
     const bool kept = number > 3 && !crew.states[0].empty();
     const Steps steps = crew.step(gradients, missing);
@@ -98,19 +110,19 @@ class TideGolden : public ::testing::TestWithParam<Level> {
 };
 
 TEST_P(TideGolden, FullSumsOfEverybody) {
-  Diary diary({.bits = 4, .block = 256, .down = Down::full}, 2, 200, false);
+  Diary diary({.bits = 4, .block = 256, .down = Down::full, .floor = false}, 2, 200, false);
   diary.step(3, gradients_at(2, 200, 0));
   diary.expect_golden("full");
 }
 
 TEST_P(TideGolden, RoundedSumsWithFeedbackAndAWorkerMissing) {
-  Diary diary({.bits = 3, .block = 64, .down = Down::round}, 3, 300, true);
+  Diary diary({.bits = 3, .block = 64, .down = Down::round, .floor = false}, 3, 300, true);
   for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(3, 300, step), {1});
   diary.expect_golden("round");
 }
 
 TEST_P(TideGolden, NarrowSumsAndABlockThatTravelsExactly) {
-  Diary diary({.bits = 5, .block = 64, .down = Down::narrow}, 2, 200, true);
+  Diary diary({.bits = 5, .block = 64, .down = Down::narrow, .floor = false}, 2, 200, true);
   auto gradients = gradients_at(2, 200, 0);
   gradients[1][70] = std::numeric_limits<float>::infinity();
   diary.step(3, gradients);
@@ -118,7 +130,7 @@ TEST_P(TideGolden, NarrowSumsAndABlockThatTravelsExactly) {
 }
 
 TEST_P(TideGolden, KeptScalesWithABlockSentAgainAndOneDamped) {
-  Diary diary({.bits = 4, .block = 64, .scales = Scales::previous}, 2, 330, true);
+  Diary diary({.bits = 4, .block = 64, .scales = Scales::previous, .floor = false}, 2, 330, true);
   diary.step(3, gradients_at(2, 330, 3));
   auto gradients = gradients_at(2, 330, 4);
   for (Floats& gradient : gradients) {
@@ -129,10 +141,36 @@ TEST_P(TideGolden, KeptScalesWithABlockSentAgainAndOneDamped) {
 }
 
 TEST_P(TideGolden, ASecondStepByTheModelsLevel) {
-  Diary diary({.bits = 3.5, .block = 64}, 2, 64 * 24, false);
+  Diary diary({.bits = 3.5, .block = 64, .floor = false}, 2, 64 * 24, false);
   diary.crew.with_model = true;
   for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(2, 64 * 24, step));
   diary.expect_golden("model");
+}
+
+TEST_P(TideGolden, WeakBlocksHaveABitInBothSteps) {
+  Diary diary({.bits = 2, .block = 64}, 2, 64 * 24 + 40, false);
+  diary.crew.with_model = true;
+  for (const std::uint32_t step : {3u, 4u}) diary.step(step, weak_gradients_at(2, 1576, step));
+  diary.expect_golden("floor");
+}
+
+TEST_P(TideGolden, WeakBlocksTakeTurnsWhereTheBudgetCannotPay) {
+  Diary diary({.bits = 1, .block = 64}, 2, 64 * 24 + 40, false);
+  diary.crew.with_model = true;
+  for (const std::uint32_t step : {3u, 4u, 5u, 6u}) {
+    diary.step(step, weak_gradients_at(2, 1576, step));
+  }
+  diary.expect_golden("turns");
+}
+
+TEST_P(TideGolden, KeptScalesWithABlockThatWakesUp) {
+  Diary diary({.bits = 2, .block = 64, .down = Down::narrow, .scales = Scales::previous}, 2, 330,
+              true);
+  auto gradients = weak_gradients_at(2, 330, 3);
+  for (Floats& gradient : gradients) std::fill_n(gradient.begin(), 128, 0.0f);
+  diary.step(3, gradients);
+  diary.step(4, weak_gradients_at(2, 330, 4));
+  diary.expect_golden("woken");
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, TideGolden, ::testing::ValuesIn(available_levels()),

@@ -18,11 +18,20 @@ struct Known {
       blocks.push_back(layout[b]);
     }
   }
-  [[nodiscard]] double spent(std::int32_t level) const {
+  // One in `turns` live blocks has a bit at any level; 0: none.
+  [[nodiscard]] double spent(std::int32_t level, double turns) const {
     double sum = 0;
+    double silent = 0;
     for (std::size_t b = 0; b < codes.size(); ++b) {
-      sum += 1.0 * blocks[b].size * deserved(codes[b], level);
+      const unsigned width = deserved(codes[b], level);
+      sum += 1.0 * blocks[b].size * width;
+      silent += is_live(codes[b]) && width == 0 ? blocks[b].size : 0;
     }
+    return sum + (turns == 0 ? 0 : std::ceil(silent / turns));
+  }
+  [[nodiscard]] double live() const {
+    double sum = 0;
+    for (std::size_t b = 0; b < codes.size(); ++b) sum += is_live(codes[b]) ? blocks[b].size : 0;
     return sum;
   }
   [[nodiscard]] double budget(double bits) const {
@@ -34,18 +43,31 @@ struct Known {
 
 // The README's rule for one chunk, given all that is known of the model.
 std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code12>& codes,
-                                      const Layout& layout, const Told& told, std::uint64_t key) {
+                                      const Layout& layout, const Told& told, std::uint64_t key,
+                                      std::uint64_t step) {
+  double budget = known.budget(told.bits);
+  double turns = told.floor ? 1 : 0;
+  while (turns > 0 && std::ceil(known.live() / turns) > budget) turns *= 2;
+  if (turns > 1) {
+    const double spread = 4 *
+                          std::sqrt(known.live() / told.block * (1 / turns) * (1 - 1 / turns)) *
+                          told.block;
+    budget = std::max(std::ceil(known.live() / turns), budget - std::floor(spread));
+  }
   std::int32_t level = 607;
-  while (known.spent(level) > known.budget(told.bits)) ++level;
-  const double raise = known.spent(level - 1) - known.spent(level);
-  const double left = known.budget(told.bits) - known.spent(level);
+  while (known.spent(level, turns) > budget) ++level;
+  const double raise = known.spent(level - 1, turns) - known.spent(level, turns);
+  const double left = budget - known.spent(level, turns);
   const double s = raise == 0 ? 0 : std::min(1.0, left / raise);
   const double share =
       raise == 0 ? 0 : std::max(0.0, s - 4 * std::sqrt(s * (1 - s) / (raise / told.block)));
   const RandomStream draws(key, Purpose::selection, kShared);
   std::vector<unsigned> widths;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-    widths.push_back(deserved(codes[b], level));
+    const std::uint64_t hash = mix(mix(0x7475726e73, 1), layout[b].first);
+    const bool turn = turns > 0 && is_live(codes[b]) &&
+                      (hash + step) % static_cast<std::uint64_t>(turns) == 0;
+    widths.push_back(std::max(turn ? 1u : 0u, deserved(codes[b], level)));
     const bool raised = deserved(codes[b], level - 1) > widths.back() &&
                         draws.word(layout[b].first / 16) < std::floor(share * 4294967296.0);
     widths.back() += raised ? 1 : 0;
@@ -81,6 +103,7 @@ struct Model {
     std::vector<Steps> logs;
     for (std::uint32_t t = 0; t < 2; ++t) {
       crews[t].key = chunk_key(1, number, t);
+      crews[t].number = number;
       logs.push_back(crews[t].step(gradients[t]));
     }
     std::vector<std::uint64_t> tally = crews[0].tally;
@@ -105,16 +128,17 @@ std::uint64_t bits_of(const std::vector<Went>& rounds) {
 }
 
 TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
-  for (const double bits : {1.5, 3.0, 4.0}) {
+  for (const double bits : {1.0, 1.5, 3.0, 4.0}) {
     for (const float apart : {1e-3f, 0.2f}) {
-      SCOPED_TRACE(::testing::Message() << bits << " bits, " << apart);
-      Model model({.bits = bits}, apart);
+      const bool floor = apart < 0.01f || bits < 1.5;
+      SCOPED_TRACE(::testing::Message() << bits << " bits, " << apart << ", floor " << floor);
+      Model model({.bits = bits, .floor = floor}, apart);
       const auto first = model.step(0);
       Known known;
       for (std::uint32_t t = 0; t < 2; ++t) {
         const Layout layout(Model::kCounts[t], 256);
         const auto codes = codes_of(first[t][0][0].down, layout);
-        expect_lanes(first[t][1], widths_by_chunk(codes, layout, bits), layout);
+        expect_lanes(first[t][1], widths_by_chunk(codes, layout, bits, floor), layout);
         known.add(codes, layout);
       }
       const auto second = model.step(1);
@@ -123,14 +147,15 @@ TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
         const Layout layout(Model::kCounts[t], 256);
         const auto codes = codes_of(second[t][0][0].down, layout);
         expect_lanes(second[t][1],
-                     widths_by_model(known, codes, layout, model.told, model.crews[t].key), layout);
+                     widths_by_model(known, codes, layout, model.told, model.crews[t].key, 1),
+                     layout);
         up += bits_of(second[t][0]) + bits_of(second[t][1]);
       }
       const double most = bits * (Model::kCounts[0] + Model::kCounts[1]);
       EXPECT_LE(static_cast<double>(up), most);
-      EXPECT_GT(static_cast<double>(up), 0.9 * most);
+      EXPECT_GT(static_cast<double>(up), (bits < 1.5 ? 0.7 : 0.9) * most);
       if (apart < 0.01f) {
-        EXPECT_GT(bits_of(second[0][1]) * 12'345 * 10, bits_of(second[1][1]) * 20'000 * 13)
+        EXPECT_GT(bits_of(second[0][1]) * 12'345, bits_of(second[1][1]) * 20'000)
             << "bits go where the energy is";
       }
     }
@@ -150,8 +175,8 @@ TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
     ASSERT_EQ(second[t].size(), 1u);
     const Layout layout(Model::kCounts[t], 256);
     const auto kept = codes_of(first[t][0][0].down, layout);
-    expect_lanes(second[t][0], widths_by_model(known, kept, layout, model.told, model.crews[t].key),
-                 layout);
+    expect_lanes(second[t][0],
+                 widths_by_model(known, kept, layout, model.told, model.crews[t].key, 1), layout);
   }
 }
 

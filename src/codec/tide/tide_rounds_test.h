@@ -36,6 +36,7 @@ struct Told {
   Down down = Down::full;
   std::optional<unsigned> extra = {};
   Scales scales = Scales::now;
+  bool floor = true;
 };
 
 inline OptionValues options_of(const Told& told) {
@@ -45,6 +46,7 @@ inline OptionValues options_of(const Told& told) {
   options.values[2] = static_cast<double>(told.down);
   options.values[3] = told.extra ? 1.0 + *told.extra : 0.0;
   options.values[4] = static_cast<double>(told.scales);
+  options.values[5] = told.floor ? 1.0 : 0.0;
   return options;
 }
 inline std::unique_ptr<Codec> codec_of(const Told& told) { return *make(options_of(told)); }
@@ -189,6 +191,7 @@ class Crew {
       team.push_back(std::make_unique<Worker>(*codec, rank, n_, gradients[rank], residuals[rank]));
       Chunk& chunk = team.back()->chunk;
       chunk.key = key;
+      chunk.step = number;
       chunk.state = states[rank];
       if (in_place) chunk.mean = team.back()->gradient;
       if (with_model) chunk.model = model;
@@ -219,6 +222,7 @@ class Crew {
 
  public:
   std::uint64_t key = chunk_key(1, 2, 3);
+  std::uint64_t number = 0;  // of the step
   bool in_place = false;
   bool with_model = false;
   std::vector<Floats> means;
@@ -273,26 +277,56 @@ inline unsigned deserved(Code12 code, std::int32_t level) {
   return width;
 }
 
-// Widths of a tensor's first step: one level for the chunk, what is left over in order.
+inline bool is_live(Code12 code) { return code != 0 && code != 4095; }
+
+// Who has a bit in a tensor's first step whatever the level is: everybody live if the budget pays,
+// else those of one class of several, in order as many as the budget pays.
+inline std::vector<unsigned> floors_by_chunk(const std::vector<Code12>& codes, const Layout& layout,
+                                             double budget, std::uint64_t tensor,
+                                             std::uint64_t step) {
+  std::vector<std::uint64_t> classes(layout.blocks());
+  double live = 0;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) live += is_live(codes[b]) ? layout[b].size : 0;
+  std::uint64_t last = 0;
+  double taken = 0;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+    if (!is_live(codes[b])) continue;
+    const bool fits = taken == 0 || taken + layout[b].size <= (live <= budget ? live : budget);
+    taken = (fits ? taken : 0) + layout[b].size;
+    classes[b] = fits ? last : ++last;
+  }
+  const std::uint64_t turn = (mix(mix(0x7475726e73, tensor), 0) + step) % (last + 1);
+  std::vector<unsigned> floors;
+  for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
+    floors.push_back(budget > 0 && is_live(codes[b]) && classes[b] == turn ? 1 : 0);
+  }
+  return floors;
+}
+
+// Widths of the first step of tensor 1: one level for the chunk, what is left over in order.
 inline std::vector<unsigned> widths_by_chunk(const std::vector<Code12>& codes, const Layout& layout,
-                                             double bits) {
+                                             double bits, bool floor = true,
+                                             std::uint64_t step = 0) {
   double real = 0;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) real += layout[b].count;
   const double budget = std::max(0.0, std::floor(bits * real) - 12.0 * layout.blocks());
+  std::vector<unsigned> floors(layout.blocks());
+  if (floor) floors = floors_by_chunk(codes, layout, budget, 1, step);
+  const auto width = [&](std::uint32_t b, std::int32_t level) {
+    return std::max(floors[b], deserved(codes[b], level));
+  };
   const auto spent = [&](std::int32_t level) {
     double sum = 0;
-    for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-      sum += 1.0 * layout[b].size * deserved(codes[b], level);
-    }
+    for (std::uint32_t b = 0; b < layout.blocks(); ++b) sum += 1.0 * layout[b].size * width(b, level);
     return sum;
   };
   std::int32_t level = 607;
-  while (spent(level) > budget) ++level;
+  while (spent(level) > budget && level < kCodeMost) ++level;
   double left = budget - spent(level);
   std::vector<unsigned> widths;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-    widths.push_back(deserved(codes[b], level));
-    if (deserved(codes[b], level - 1) == widths.back() || layout[b].size > left) continue;
+    widths.push_back(width(b, level));
+    if (width(b, level - 1) == widths.back() || layout[b].size > left) continue;
     left -= layout[b].size;
     ++widths.back();
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/bytes.h"
+
 namespace sluice::tide {
 namespace {
 
@@ -21,21 +23,31 @@ constexpr auto kWidths = [] {
   return widths;
 }();
 
+// Lanes of the blocks that deserve so many bits at a level.
+std::uint64_t lanes_with(std::span<const std::uint64_t> summed, unsigned width,
+                         std::int32_t level) {
+  const std::int32_t least = std::max<std::int32_t>(level + kOffset[width], kCodeLeast);
+  return least <= kCodeMost ? summed[static_cast<std::size_t>(least - kCodeLeast)] : 0;
+}
+
 // Bits that the lanes of all blocks take at a level.
-std::uint64_t spent(std::span<const std::uint64_t> summed, std::int32_t level) {
+std::uint64_t spent(std::span<const std::uint64_t> summed, std::int32_t level, const Floor& floor) {
   std::uint64_t sum = 0;
   for (unsigned width = 1; width <= dither::kWidthMax; ++width) {
-    const std::int32_t least = std::max<std::int32_t>(level + kOffset[width], kCodeLeast);
-    if (least <= kCodeMost) sum += summed[static_cast<std::size_t>(least - kCodeLeast)];
+    sum += lanes_with(summed, width, level);
   }
-  return sum;
+  if (floor.summed.empty()) return sum;
+  const std::uint64_t without = live_lanes(floor.summed) - lanes_with(floor.summed, 1, level);
+  return sum + divide_up(without, floor.turns);
 }
 
 }  // namespace
 
-unsigned width_at(Code12 code, std::int32_t level) {
+unsigned width_at(Code12 code, std::int32_t level, bool turn) {
   if (!is_scale(code)) return 0;
-  return kWidths[static_cast<std::size_t>(std::clamp(code - level, 0, kOffset.back()))];
+  const unsigned width =
+      kWidths[static_cast<std::size_t>(std::clamp(code - level, 0, kOffset.back()))];
+  return turn ? std::max(width, 1u) : width;
 }
 
 void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real) {
@@ -57,21 +69,40 @@ void sum_from_above(std::span<const std::uint64_t> counts, std::span<std::uint64
   summed[kCodes + 1] = counts[kCodes + 1];
 }
 
-Allotment find_level(std::span<const std::uint64_t> summed, double bits) {
-  const std::uint64_t most = budget(bits, summed[kCodes], summed[kCodes + 1]);
+std::uint64_t live_lanes(std::span<const std::uint64_t> summed) { return summed[0]; }
+
+std::uint64_t turns_for(std::uint64_t live, std::uint64_t most) {
+  if (most == 0) return 0;
+  std::uint64_t turns = 1;
+  while (divide_up(live, turns) > most) turns *= 2;
+  return turns;
+}
+
+std::uint64_t most_beside_turns(std::uint64_t live, std::uint64_t most, std::uint64_t turns,
+                                std::uint32_t block) {
+  if (turns <= 1) return most;
+  const double share = 1 / static_cast<double>(turns);
+  const double blocks = static_cast<double>(live) / block;
+  const auto spread =
+      static_cast<std::uint64_t>(4 * std::sqrt(blocks * share * (1 - share)) * block);
+  return std::max(divide_up(live, turns), most - std::min(most, spread));
+}
+
+Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most,
+                     const Floor& floor) {
   std::int32_t low = kLevelLeast;
-  std::int32_t high = kLevelMost;  // nothing is spent there
+  std::int32_t high = kLevelMost;  // nothing but the floor is spent there
   while (low < high) {
     const std::int32_t middle = low + (high - low) / 2;
-    if (spent(summed, middle) <= most) {
+    if (spent(summed, middle, floor) <= most) {
       high = middle;
     } else {
       low = middle + 1;
     }
   }
-  const std::uint64_t used = spent(summed, low);
-  const std::uint64_t next = low > kLevelLeast ? spent(summed, low - 1) : used;
-  return {low, most - used, next - used};
+  const std::uint64_t used = spent(summed, low, floor);
+  const std::uint64_t next = low > kLevelLeast ? spent(summed, low - 1, floor) : used;
+  return {low, most - std::min(most, used), next - used};
 }
 
 std::uint64_t raised_share(const Allotment& allotment, std::uint32_t block) {

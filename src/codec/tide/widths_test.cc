@@ -26,9 +26,13 @@ unsigned deserved(Code12 code, std::int32_t level) {
   return width;
 }
 
-std::uint64_t total_at(const Set& set, std::int32_t level) {
+// With a floor every live block has a bit at any level.
+std::uint64_t total_at(const Set& set, std::int32_t level, bool floor) {
   std::uint64_t total = 0;
-  for (const One& one : set) total += std::uint64_t{deserved(one.code, level)} * one.size;
+  for (const One& one : set) {
+    const unsigned least = floor && one.code != 0 && one.code != 4095 ? 1 : 0;
+    total += std::uint64_t{std::max(least, deserved(one.code, level))} * one.size;
+  }
   return total;
 }
 
@@ -40,14 +44,14 @@ std::uint64_t budget_of(const Set& set, double bits) {
   return left > 0 ? static_cast<std::uint64_t>(left) : 0;
 }
 
-Allotment allotment_of(const Set& set, double bits) {
+Allotment allotment_of(const Set& set, double bits, bool floor = false) {
   std::vector<std::uint64_t> counts(kCountWords);
   for (const One& one : set) count_block(counts, one.code, one.size, one.real);
   std::vector<std::uint64_t> summed(kCountWords);
   sum_from_above(counts, summed);
   sum_from_above(counts, counts);  // in place, as the codec does
   EXPECT_EQ(counts, summed);
-  return find_level(summed, bits);
+  return find_level(summed, budget_of(set, bits), floor ? Floor{summed} : Floor{});
 }
 
 std::uint32_t below(std::mt19937& random, std::uint32_t limit) {
@@ -82,7 +86,9 @@ TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheLevel) {
     for (int code = 0; code <= 4095; ++code) {
       const auto one = static_cast<Code12>(code);
       const bool scale = code >= kCodeLeast && code <= kCodeMost;
-      ASSERT_EQ(width_at(one, level), scale ? deserved(one, level) : 0u) << code << ' ' << level;
+      const unsigned wanted = scale ? deserved(one, level) : 0u;
+      ASSERT_EQ(width_at(one, level, false), wanted) << code << ' ' << level;
+      ASSERT_EQ(width_at(one, level, true), scale ? std::max(wanted, 1u) : 0u) << code << level;
     }
   }
 }
@@ -93,12 +99,13 @@ TEST(TideWidths, TheLevelIsTheSmallestThatFits) {
     const Set set = random_set(random);
     const double bits = trial % 8 == 0 ? 1 + trial / 8 % 8 : random_bits(random);
     const std::uint64_t budget = budget_of(set, bits);
+    const bool floor = trial % 2 == 0 && total_at(set, 1696, true) <= budget;
     std::int32_t level = 607;
-    while (total_at(set, level) > budget) ++level;
-    const Allotment got = allotment_of(set, bits);
+    while (total_at(set, level, floor) > budget) ++level;
+    const Allotment got = allotment_of(set, bits, floor);
     ASSERT_EQ(got.level, level) << trial;
-    ASSERT_EQ(got.left, budget - total_at(set, level)) << trial;
-    ASSERT_EQ(got.raise, total_at(set, level - 1) - total_at(set, level)) << trial;
+    ASSERT_EQ(got.left, budget - total_at(set, level, floor)) << trial;
+    ASSERT_EQ(got.raise, total_at(set, level - 1, floor) - total_at(set, level, floor)) << trial;
     ASSERT_TRUE(level == 607 || got.raise > got.left) << "or a lower level had fitted";
   }
 }
@@ -130,9 +137,9 @@ TEST(TideWidths, ABlockIsWorthOneBitMoreAtMostPerLevelAndNeverLessWithMoreEnergy
   for (int level = 607; level <= 1300; ++level) {
     unsigned before = 0;
     for (int code = kCodeLeast; code <= 1400; ++code) {
-      const unsigned width = width_at(static_cast<Code12>(code), level);
+      const unsigned width = width_at(static_cast<Code12>(code), level, false);
       ASSERT_GE(width, before);
-      ASSERT_LE(width_at(static_cast<Code12>(code), level - 1) - width, 1u);
+      ASSERT_LE(width_at(static_cast<Code12>(code), level - 1, false) - width, 1u);
       before = width;
     }
   }
@@ -150,7 +157,7 @@ TEST(TideWidths, TheBudgetPaysForScalesFirst) {
 TEST(TideWidths, NothingToSpendGivesNothing) {
   const Set set{{kCodeMost, 16, 1}};
   const Allotment got = allotment_of(set, 8);
-  EXPECT_EQ(total_at(set, got.level), 0u);
+  EXPECT_EQ(total_at(set, got.level, false), 0u);
   EXPECT_EQ(allotment_of({}, 4).raise, 0u);
   EXPECT_EQ(allotment_of({{kCodeZero, 256, 256}, {kCodeNotFinite, 256, 256}}, 4).level, 607);
 }
@@ -185,6 +192,54 @@ TEST(TideWidths, RaisingByDrawsStaysWithinTheBudget) {
   }
   // One in 30,000 by the normal tail; binomials of few blocks have heavier ones.
   EXPECT_LE(over, 4);
+}
+
+TEST(TideWidths, AFloorBeyondTheBudgetLeavesNothingToTheLevel) {
+  const Set set{{1200, 256, 256}, {900, 256, 256}};
+  const Allotment got = allotment_of(set, 1, true);  // 488 bits for 512 lanes
+  EXPECT_EQ(got.level, kCodeMost);
+  EXPECT_EQ(got.left, 0u);
+}
+
+// With s = budget / live lanes: 1/s ≤ turns < 2/s, so everybody has a turn in ⌈2/s⌉ steps.
+TEST(TideWidths, TurnsAreTheSmallestPowerOfTwoThatTheBudgetPays) {
+  EXPECT_EQ(turns_for(0, 5), 1u);
+  EXPECT_EQ(turns_for(512, 512), 1u);
+  EXPECT_EQ(turns_for(512, 511), 2u);
+  EXPECT_EQ(turns_for(512, 256), 2u);
+  EXPECT_EQ(turns_for(512, 255), 4u);
+  EXPECT_EQ(turns_for(512, 0), 0u) << "nothing to spend";
+  std::mt19937_64 random(5);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::uint64_t live = 1 + random() % (std::uint64_t{1} << (1 + trial % 41));
+    const std::uint64_t most = 1 + random() % live;
+    const std::uint64_t turns = turns_for(live, most);
+    ASSERT_EQ(turns & (turns - 1), 0u);
+    ASSERT_GE(turns * most, live);
+    ASSERT_TRUE(turns == 1 || turns * most < 2 * live) << live << ' ' << most;
+  }
+}
+
+TEST(TideWidths, EveryBlockHasItsTurnOnceInAsManyStepsEvenIfTheNumberMoves) {
+  std::mt19937_64 random(6);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::uint64_t hash = random();
+    const std::uint64_t most = std::uint64_t{2} << trial % 5;
+    std::uint64_t last = 0;
+    for (std::uint64_t step = 1; step <= 300; ++step) {
+      const std::uint64_t turns = random() % 2 == 0 ? most : most / 2;
+      if (has_turn(hash, step, turns)) last = step;
+      ASSERT_LT(step - last, most) << trial;
+    }
+    EXPECT_FALSE(has_turn(hash, 0, 0)) << "without a floor there are none";
+  }
+}
+
+TEST(TideWidths, BesideTurnsFourStandardDeviationsAreLeftAlone) {
+  EXPECT_EQ(most_beside_turns(512, 600, 1, 256), 600u) << "everybody's turn has no spread";
+  EXPECT_EQ(most_beside_turns(256 * 400, 100'000, 2, 256), 100'000u - 4 * 10 * 256);
+  EXPECT_EQ(most_beside_turns(512, 400, 2, 256), 256u) << "never less than the turns cost";
+  EXPECT_EQ(most_beside_turns(512, 0, 0, 256), 0u);
 }
 
 }  // namespace

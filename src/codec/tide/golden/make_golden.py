@@ -134,37 +134,97 @@ def width_at(code, level):
     return 0 if code in (0, 4095) else sum(code - level >= offset for offset in OFFSETS)
 
 
-def find_level(known, bits):
-    """known: (code, size, real) of all blocks. Gives level, bits left over, lanes to raise."""
-    budget = max(0, int(bits * sum(k[2] for k in known)) - 12 * len(known))
+def is_live(code):
+    return code not in (0, 4095)
+
+
+def budget_of(known, bits):
+    """known: (code, size, real) of all blocks."""
+    return max(0, int(bits * sum(k[2] for k in known)) - 12 * len(known))
+
+
+def find_level(spent, budget):
+    """Gives level, bits left over, lanes to raise."""
+    level = 607
+    while spent(level) > budget and level < 1696:
+        level += 1
+    return level, max(0, budget - spent(level)), spent(level - 1) - spent(level)
+
+
+def turn_hash(first):
+    return mix(mix(0x7475726E73, 1), first)  # all cases have tensor 1
+
+
+def allot_by_model(case, mine, known):
+    """Nobody sees all blocks: turns and raised blocks are drawn, one by one."""
+    budget = budget_of(known, case.bits)
+    live = sum(size for code, size, _ in known if is_live(code))
+    turns = 1 if case.floor and budget else 0
+    while turns and -(-live // turns) > budget:
+        turns *= 2
+    if turns > 1:
+        spread = int(4 * (live / case.block * (1 / turns) * (1 - 1 / turns)) ** 0.5 * case.block)
+        budget = max(-(-live // turns), budget - spread)
 
     def spent(level):
-        return sum(width_at(code, level) * size for code, size, _ in known)
+        silent = sum(size for code, size, _ in known
+                     if is_live(code) and width_at(code, level) == 0)
+        return (sum(width_at(code, level) * size for code, size, _ in known)
+                + (-(-silent // turns) if turns else 0))
 
-    level = 607
-    while spent(level) > budget:
-        level += 1
-    return level, budget - spent(level), spent(level - 1) - spent(level)
-
-
-def allot(codes, blocks, bits, block, known, key):
-    mine = [(c, b[1], b[2]) for c, b in zip(codes, blocks)]
-    level, left, lanes = find_level(known or mine, bits)
+    level, left, lanes = find_level(spent, budget)
     share = 0
-    if known and lanes:
+    if lanes:
         s = min(1.0, left / lanes)
-        share = int(max(0.0, s - 4 * (s * (1 - s) / (lanes / block)) ** 0.5) * 2.0 ** 32)
+        share = int(max(0.0, s - 4 * (s * (1 - s) / (lanes / case.block)) ** 0.5) * 2.0 ** 32)
     widths = []
-    for (code, size, _), (first, _, _) in zip(mine, blocks):
-        width = width_at(code, level)
-        if width_at(code, level - 1) != width:
-            if known:
-                width += word(key, 4, first // 16) < share
-            elif size <= left:
-                left -= size
-                width += 1
+    for (code, _, _), (first, _, _) in zip(mine, case.blocks):
+        turn = turns > 0 and is_live(code) and (turn_hash(first) + case.number) % turns == 0
+        width, lower = (max(int(turn), width_at(code, at)) for at in (level, level - 1))
+        if lower != width:
+            width += word(case.key, 4, first // 16) < share
         widths.append(width)
     return widths
+
+
+def turns_of_chunk(case, mine, budget):
+    """By block, whether it has a bit whatever the level is."""
+    live = sum(size for code, size, _ in mine if is_live(code))
+    if not case.floor or not budget:
+        return [0] * len(mine)
+    classes, taken = [], 0
+    for code, size, _ in mine:
+        number = classes[-1] if classes else 0
+        if is_live(code):
+            if taken and taken + size > max(budget, live if live <= budget else 0):
+                number, taken = number + 1, 0
+            taken += size
+        classes.append(number)
+    turn = (turn_hash(0) + case.number) % (classes[-1] + 1)
+    return [int(is_live(one[0]) and c == turn) for one, c in zip(mine, classes)]
+
+
+def allot_by_chunk(case, mine):
+    budget = budget_of(mine, case.bits)
+    turns = turns_of_chunk(case, mine, budget)
+
+    def width(index, level):
+        return max(turns[index], width_at(mine[index][0], level))
+
+    level, left, _ = find_level(
+        lambda at: sum(width(i, at) * one[1] for i, one in enumerate(mine)), budget)
+    widths = []
+    for i, (_, size, _) in enumerate(mine):
+        widths.append(width(i, level))
+        if width(i, level - 1) != widths[-1] and size <= left:
+            left -= size
+            widths[-1] += 1
+    return widths
+
+
+def allot(case, codes):
+    mine = [(c, b[1], b[2]) for c, b in zip(codes, case.blocks)]
+    return allot_by_model(case, mine, case.known) if case.known else allot_by_chunk(case, mine)
 
 
 # ---- Codes and sums.
@@ -254,9 +314,10 @@ def write_sums(sums, case, m, width):
 
 class Case:
     def __init__(self, name, n, count, block, bits, down, missing=(), feedback=False,
-                 previous=False, model=False):
+                 previous=False, model=False, floor=0):
         self.name, self.n, self.count, self.block, self.bits = name, n, count, block, bits
         self.down, self.previous, self.model, self.feedback = down, previous, model, feedback
+        self.floor = floor
         self.ranks = [k for k in range(n) if k not in missing]
         self.blocks = blocks_of(count, block)
         self.residuals = [[Fraction(0)] * count for _ in range(n)]
@@ -322,7 +383,7 @@ class Case:
         self.round("f32_sum", 32, sum(self.blocks[b][1] for b in chosen), ups, total)
 
     def step(self, number, gradients):
-        self.key = key_of(7, number, 1)
+        self.key, self.number = key_of(7, number, 1), number
         self.x = [[g if g == INFINITE else f32(g + r) for g, r in zip(gradient, residual)]
                   for gradient, residual in zip(gradients, self.residuals)]
         mine = [[code_of(self.part(self.x[k], b), place[1]) for b, place in enumerate(self.blocks)]
@@ -330,14 +391,14 @@ class Case:
         agreed = [max(mine[k][b] for k in self.ranks) for b in range(len(self.blocks))]
         self.say("step", number)
         self.round("max", 12, len(agreed), [pack(codes, 12) for codes in mine], pack(agreed, 12))
-        now = allot(agreed, self.blocks, self.bits, self.block, self.known, self.key)
+        now = allot(self, agreed)
         now = ["exact" if c == 4095 else w for c, w in zip(agreed, now)]
         used = list(agreed)
         if self.kept is None:
             widths = now
             results = self.send(lambda k, b: agreed[b], agreed, widths, self.ranks)
         else:
-            widths = allot(self.kept, self.blocks, self.bits, self.block, self.known, self.key)
+            widths = allot(self, self.kept)
             results = self.send(lambda k, b: max(self.kept[b], mine[k][b] - 4), agreed, widths,
                                 range(self.n))
             again = [c == 4095 or abs(c - k) > 16 for c, k in zip(agreed, self.kept)]
@@ -408,6 +469,12 @@ def gradients_of(case, step):
     return [[value(k, i, step) for i in range(case.count)] for k in range(case.n)]
 
 
+def weak_gradients_of(case, step):
+    """Three blocks of 64 in four have almost nothing."""
+    return [[v / (1 if i // 64 % 4 == 0 else 1 << 12) for i, v in enumerate(g)]
+            for g in gradients_of(case, step)]
+
+
 def cases():
     full = Case("full", 2, 200, 256, 4, "full")
     full.step(3, gradients_of(full, 0))
@@ -433,6 +500,21 @@ def cases():
     for step in (3, 4):
         model.step(step, gradients_of(model, step))
     yield model
+    floor = Case("floor", 2, 64 * 24 + 40, 64, 2, "full", model=True, floor=1)
+    for step in (3, 4):
+        floor.step(step, weak_gradients_of(floor, step))
+    yield floor
+    turns = Case("turns", 2, 64 * 24 + 40, 64, 1, "full", model=True, floor=1)
+    for step in (3, 4, 5, 6):
+        turns.step(step, weak_gradients_of(turns, step))
+    yield turns
+    woken = Case("woken", 2, 330, 64, 2, "narrow", feedback=True, previous=True, floor=1)
+    for step in (3, 4):
+        gradients = weak_gradients_of(woken, step)
+        if step == 3:
+            gradients = [[0 if i < 128 else v for i, v in enumerate(g)] for g in gradients]
+        woken.step(step, gradients)
+    yield woken
 
 
 def main():

@@ -1,0 +1,40 @@
+// Gives every block of a chunk its width, from codes that all workers know.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "codec/arena.h"
+#include "codec/chunk.h"
+#include "codec/tide/layout.h"
+#include "codec/tide/settings.h"
+#include "codec/tide/widths.h"
+
+namespace sluice::tide {
+
+class Allotting {
+ public:
+  // All of them outlive this.
+  Allotting(const Chunk& chunk, const Layout& layout, const Settings& settings, Arena& arena);
+
+  // By the model's last step where there was one, else by the chunk alone.
+  void allot(std::span<const Code12> codes, std::span<std::uint8_t> widths);
+
+ private:
+  void by_model(std::span<const Code12> codes, std::span<std::uint8_t> widths) const;
+  void by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> widths);
+  void mark_turns(std::span<const Code12> codes, std::uint64_t live, std::uint64_t most,
+                  std::span<std::uint8_t> turns);
+  std::uint64_t mark_class(std::span<const Code12> codes, std::uint64_t most, std::uint64_t number,
+                           std::span<std::uint8_t> turns) const;
+  [[nodiscard]] double bits() const;
+  [[nodiscard]] std::uint64_t hash_at(std::uint32_t first) const;
+
+  const Chunk& chunk_;
+  const Layout& layout_;
+  const Settings& settings_;
+  std::span<std::uint64_t> counts_;       // of all blocks …
+  std::span<std::uint64_t> turn_counts_;  // … and of those whose turn at the floor it is
+};
+
+}  // namespace sluice::tide

@@ -1,0 +1,68 @@
+// A probe: some blocks of a parcel also travel exactly, so that the codec's error is measured while
+// it works.
+//
+// The blocks of a tensor take turns: in every probe one of 32 is looked at, and at least one. In
+// small tensors turns come sooner, one of 16 down to every time. What is found is multiplied by the
+// turns, so that it estimates the whole tensor, and after kProbeTurns probes every block has had the
+// same weight. Whose turn it is follows from the tensor, the block's place in it and the probe's
+// number alone: all ranks choose the same blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codec/chunk.h"
+
+namespace sluice {
+
+inline constexpr std::uint32_t kProbeBlock = 256;  // coordinates; a chunk's last may have fewer
+inline constexpr std::uint32_t kProbeTurns = 32;   // at most; 64 / 32 bits per coordinate and probe
+
+// What was found out about a tensor; all but `blocks` as estimates for the whole of it.
+struct TensorProbe {
+  std::uint32_t tensor = 0;
+  std::uint64_t blocks = 0;  // that were looked at
+  std::uint64_t live = 0;    // blocks whose exact mean is not all zero
+  std::uint64_t silent = 0;  // of the live ones: whose mean from the codec is all zero
+  double error_energy = 0;   // |mean − exact mean|² …
+  double exact_energy = 0;   // … and |exact mean|²
+};
+
+// A chunk that the codec is about to encode.
+struct ProbedChunk {
+  std::uint32_t index = 0;  // of the tensor
+  Tensor tensor;
+  std::uint64_t offset = 0;
+  std::span<const float> gradient;
+  std::span<const float> residual;  // empty: no feedback
+  std::span<const float> mean;      // where the codec will write
+};
+
+class Probe {
+ public:
+  void clear();
+  // Copies the blocks whose turn it is in probe `number`. Chunks of a tensor come in a row.
+  void look_at(const ProbedChunk& chunk, std::uint32_t number);
+
+  // What travels exactly, and where its mean belongs.
+  [[nodiscard]] std::span<const float> input() const { return input_; }
+  [[nodiscard]] std::span<float> mean() { return mean_; }
+
+  // Both means are there.
+  [[nodiscard]] std::vector<TensorProbe> compare() const;
+
+ private:
+  struct Block {
+    std::uint32_t index = 0;  // of the tensor
+    std::uint32_t turns = 1;
+    std::span<const float> mean;
+  };
+
+  std::vector<Block> blocks_;
+  std::vector<float> input_;
+  std::vector<float> mean_;
+};
+
+}  // namespace sluice
