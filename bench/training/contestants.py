@@ -15,7 +15,7 @@ DEFAULT = ("ddp-fp32", "ddp-bf16", "powersgd", "thc", "tide:bits=4", "tide:bits=
 QUICK = "ddp-fp32", "ddp-bf16", "tide:bits=4"
 SWEEP = *QUICK, "tide:bits=4@stream"
 FULL = *DEFAULT, "tide:bits=2+ef"
-FULL_SPARSE = *FULL, "lossless"  # Of a dense gradient it saves next to nothing.
+FULL_SPARSE = *FULL, "lossless"  # Of a dense gradient it sends more than plain DDP.
 HEADS = "ddp-fp32", "thc", "tide:bits=4", "tide:bits=3", "tide:bits=2"  # It is about the loss.
 
 
