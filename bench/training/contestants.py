@@ -14,7 +14,9 @@ DEFAULT = ("ddp-fp32", "ddp-bf16", "powersgd", "thc", "tide:bits=4", "tide:bits=
            "tide:bits=3", "tide:bits=2")
 QUICK = "ddp-fp32", "ddp-bf16", "tide:bits=4"
 SWEEP = *QUICK, "tide:bits=4@stream"
-FULL = *DEFAULT, "tide:bits=2+ef", "lossless"
+FULL = *DEFAULT, "tide:bits=2+ef"
+FULL_SPARSE = *FULL, "lossless"  # Of a dense gradient it sends more than plain DDP.
+HEADS = "ddp-fp32", "thc", "tide:bits=4", "tide:bits=3", "tide:bits=2"  # It is about the loss.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,6 @@ def parse(name: str) -> Contestant:
     return Contestant(name, title, about, codec, carrier or "torch", feedback or "none")
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
+def in_order(names: Iterable[str]) -> list[str]:
     """Without doubles, the reference first, whether it was named or not."""
-    return tuple(dict.fromkeys([NAMED[0], *names]))
+    return list(dict.fromkeys([NAMED[0], *names]))

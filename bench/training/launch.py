@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import sys
 import time
+from typing import Iterable
 
 import sluice
 from training import cluster, contestants, options, table, tables_in_docs
@@ -22,7 +24,7 @@ from training.report import write as write_report
 SPACE = 50_000_000  # bytes, for results, report and log
 
 
-def check_codecs(names: tuple[str, ...], option: str = "--codecs") -> None:
+def check_codecs(names: Iterable[str], option: str = "--codecs") -> None:
     """Before anything is started, and by who knows."""
     for contestant in map(contestants.parse, names):
         if contestant.codec is not None:
@@ -82,7 +84,7 @@ def train(arguments: list[str]) -> None:
     raw = str(out / "raw.json")
     check_space(out)
     plan = options.plan(asked, raw)
-    check_codecs(plan.contestants)
+    check_codecs(itertools.chain(*plan.contestants.values()))
     progress = Progress()
     progress.say(f"starting {asked.workers} workers, each behind a link of its own")
     results = described(cluster.run(plan, asked.workers, out, progress), arguments, began)

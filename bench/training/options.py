@@ -19,15 +19,19 @@ SWEPT = "gpt", "clicks"
 WORKERS_MAX = 16
 SWEEP = "100mbit", "1gbit", "10gbit", UNLIMITED
 
-# Steps of the jobs, and seconds that their training may take; starting, probing and tracing take
-# another 30 seconds of a quick run and 80 of a usual one.
-QUICK = {"steps": {"gpt": 25}, "seconds": {"gpt": 45.0, "clicks": 45.0},
-         "contestants": contestants.QUICK, "rounds": 2}
-DEFAULT = {"steps": {"gpt": 50, "clicks": 80, "heads": 80},
-           "seconds": {"gpt": 170.0, "clicks": 85.0, "heads": 85.0},
-           "contestants": contestants.DEFAULT, "rounds": 3}
-FULL = {"steps": {"gpt": 60, "clicks": 100, "heads": 80}, "seconds": {},
-        "contestants": contestants.FULL, "rounds": 7}
+# Steps of the jobs, and seconds that their training may take with one seed; starting, probing and
+# tracing take another 30 seconds of a quick run, 100 of a usual one and, with the other rates, ten
+# minutes of a full one.
+QUICK = {"steps": {"gpt": 25}, "seconds": dict.fromkeys(JOBS, 45.0),
+         "contestants": dict.fromkeys(JOBS, contestants.QUICK), "rounds": 2}
+DEFAULT = {"steps": {"gpt": 40, "clicks": 70, "heads": 60},
+           "seconds": {"gpt": 150.0, "clicks": 85.0, "heads": 75.0},
+           "contestants": {"gpt": contestants.DEFAULT, "clicks": contestants.DEFAULT,
+                           "heads": contestants.HEADS}, "rounds": 3}
+FULL = {"steps": {"gpt": 50, "clicks": 80, "heads": 80},
+        "seconds": {"gpt": 210.0, "clicks": 120.0, "heads": 85.0},
+        "contestants": {"gpt": contestants.FULL, "clicks": contestants.FULL_SPARSE,
+                        "heads": contestants.HEADS}, "rounds": 7}
 PIECE = 5
 
 
@@ -66,6 +70,10 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
+def steps_text(mode: dict) -> str:
+    return ", ".join(f"{steps} ({name})" for name, steps in mode["steps"].items())
+
+
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="./run", allow_abbrev=False, description=(
         "Trains with plain PyTorch and with Sluice over slow links on this machine, and shows what"
@@ -76,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--full", action="store_true",
                      help="three seeds, everything, several rates; writes the README's tables")
     made.add_argument("--job", action="append", type=job, metavar="JOB",
-                      help=f"repeatable: {', '.join(JOBS)}; default both, with --quick the first")
+                      help=f"repeatable: {', '.join(JOBS)}; default all, with --quick the first")
     made.add_argument("--codecs", nargs="+", type=contestant, metavar="NAME",
                       help=f"instead of the usual contestants: {contestants.ACCEPTED}")
     made.add_argument("--rate", action="append", type=rate, metavar="RATE",
@@ -86,8 +94,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--workers", type=count(2, WORKERS_MAX), default=4, metavar="N",
                       help=f"2 to {WORKERS_MAX}; default 4")
     made.add_argument("--steps", type=count(20, 100_000), metavar="N",
-                      help="of every contestant; default for gpt 50, for clicks 80; with --quick"
-                           " 25, with --full 60 and 100")
+                      help="of every contestant; default " + steps_text(DEFAULT)
+                           + "; with --quick 25; with --full " + steps_text(FULL))
     made.add_argument("--seeds", type=count(1, 100), metavar="N",
                       help="default 1, with --full 3")
     made.add_argument("--out", metavar="FOLDER", default="out",
@@ -109,11 +117,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def plan(options: argparse.Namespace, results: str) -> Plan:
     """The plan of the main run."""
     mode = QUICK if options.quick else FULL if options.full else DEFAULT
-    names = options.job or list(mode["steps"])
     steps = {name: options.steps or mode["steps"].get(name, mode["steps"]["gpt"])
-             for name in dict.fromkeys(names)}
+             for name in dict.fromkeys(options.job or mode["steps"])}
     asked = options.steps or options.seeds
-    return Plan(jobs=steps, contestants=contestants.in_order(options.codecs or mode["contestants"]),
+    names = {name: contestants.in_order(options.codecs or mode["contestants"][name])
+             for name in steps}
+    return Plan(jobs=steps, contestants=names,
                 seeds=tuple(range(1, 1 + (options.seeds or (3 if options.full else 1)))),
                 rates=tuple(dict.fromkeys(options.rate or [AUTO])), piece=PIECE,
                 trace_rounds=mode["rounds"], seconds={} if asked else mode["seconds"],
@@ -122,8 +131,9 @@ def plan(options: argparse.Namespace, results: str) -> Plan:
 
 def sweep_plan(results: str) -> Plan:
     """That of --full's second run: steps are timed at several rates, training goes nowhere."""
-    return Plan(jobs=dict.fromkeys(SWEPT, 4 * PIECE), contestants=contestants.SWEEP, seeds=(1,),
-                rates=SWEEP, piece=PIECE, trace_rounds=3, seconds={}, results=results)
+    return Plan(jobs=dict.fromkeys(SWEPT, 4 * PIECE), seeds=(1,), rates=SWEEP,
+                contestants=dict.fromkeys(SWEPT, contestants.in_order(contestants.SWEEP)),
+                piece=PIECE, trace_rounds=3, seconds={}, results=results)
 
 
 if __name__ == "__main__":

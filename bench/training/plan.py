@@ -14,7 +14,7 @@ class Plan:
     """Everything that decides a run's course."""
 
     jobs: dict[str, int]            # name and steps
-    contestants: tuple[str, ...]    # the first is what the others are compared with
+    contestants: dict[str, list[str]]   # by job; the first is what the others are compared with
     seeds: tuple[int, ...]
     rates: tuple[str, ...]          # of the links, in turn: AUTO, UNLIMITED, or as `tc` writes it
     piece: int                      # steps of a contestant before it is the next one's turn

@@ -22,7 +22,7 @@ from training import cluster, contestants, options, paired
 from training.cluster import ROOT, Failed
 from training.plan import UNLIMITED, Plan
 
-STEPS = options.FULL["steps"]
+STEPS = {"gpt": 60, "clicks": 100, "heads": 80}
 NOTES = 10              # of the held-out loss in a training
 HELD_OUT_TIMES = 8      # as much as in ./run: nobody waits for a clock here
 
@@ -68,7 +68,7 @@ class Trainings:
         self._lock, self._ended = threading.Lock(), False
         self._processes: set[subprocess.Popen] = set()
 
-    def run(self, names: tuple[str, ...], seeds: range) -> list[paired.Run]:
+    def run(self, names: list[str], seeds: range) -> list[paired.Run]:
         """All of them, seed by seed."""
         every, began = list(itertools.product(seeds, names)), time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(self._parallel) as pool:
@@ -95,8 +95,9 @@ class Trainings:
 
     def _train_on(self, cores: set[int], name: str, seed: int, folder: pathlib.Path) -> paired.Run:
         plan_file, results, log = (folder / file for file in ("plan", "results", "log"))
-        Plan(jobs={self._asked.job: self._steps}, contestants=(name,), seeds=(seed,),
-             rates=(UNLIMITED,), piece=max(options.PIECE, self._steps // NOTES), trace_rounds=0,
+        job = self._asked.job
+        Plan(jobs={job: self._steps}, contestants={job: [name]}, seeds=(seed,), rates=(UNLIMITED,),
+             piece=max(options.PIECE, self._steps // NOTES), trace_rounds=0,
              seconds={}, results=str(results), held_out_times=HELD_OUT_TIMES).write(plan_file)
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr",
                    "127.0.0.1", "--nproc-per-node", str(self._asked.workers),
@@ -109,8 +110,8 @@ class Trainings:
         if status:
             raise Failed(f"{name}, seed {seed}: " + what_failed(
                 log.read_text(encoding="utf-8", errors="replace"), status))
-        [job] = json.loads(results.read_text(encoding="utf-8"))["jobs"]
-        return paired.Run.of(job)
+        [found] = json.loads(results.read_text(encoding="utf-8"))["jobs"]
+        return paired.Run.of(found)
 
     def _start(self, command: list[str], cores: set[int], said) -> subprocess.Popen:
         with self._lock:
@@ -164,12 +165,15 @@ def compare(arguments: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     try:
         compare(arguments)
     except Failed as error:
         print(f"training_quality: {error}", file=sys.stderr)
         return error.status
-    except KeyboardInterrupt:
-        print("training_quality: ended by SIGINT", file=sys.stderr)
-        return 130
     return 0
+
+
+def _end(number: int, _frame: object) -> None:
+    raise Failed(f"ended by {signal.Signals(number).name}", 128 + number)

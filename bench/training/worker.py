@@ -117,7 +117,7 @@ def settle_rate(job: Job, rate: str, batches: list[Batch]) -> tuple[str | None, 
 
 def run_job(plan: Plan, name: str, rate: str) -> dict:
     """All seeds of one job at one rate."""
-    names = [contestants.parse(each) for each in plan.contestants]
+    names = [contestants.parse(each) for each in plan.contestants[name]]
     job = jobs.make(name, plan.seeds[0])
     batches = [job.batch(step, dist.get_rank()) for step in range(plan.piece)]
     tell("probe", job=name, title=job.title, rate=rate)

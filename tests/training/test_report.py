@@ -265,11 +265,13 @@ class Page(unittest.TestCase):
             reference = {s["seed"]: s for s in job["configurations"][0]["seeds"]}
             for place, one in enumerate(job["configurations"]):
                 seeds = [s for s in one["seeds"] if not s["failed"]]
-                references = [reference[s["seed"]] for s in seeds]
-                self.check_cells([next(cells) for _ in range(6)], place, seeds, references)
+                self.check_cells([next(cells) for _ in range(6)], place, seeds,
+                                 [reference[s["seed"]] for s in seeds])
+            for place, one in enumerate(job["configurations"]):
+                seeds = [s for s in one["seeds"] if not s["failed"]]
                 for head, _ in enumerate(job.get("heads", [])):
-                    self.check_head(next(cells), place, *(
-                        [s["heads"][-1][head] for s in own] for own in (seeds, references)))
+                    self.check_head(next(cells), place, *([s["heads"][-1][head] for s in own] for
+                                    own in (seeds, [reference[s["seed"]] for s in seeds])))
         self.assertEqual(list(cells), [])
 
     def check_cells(self, cells, place, seeds, references):

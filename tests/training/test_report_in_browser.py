@@ -132,11 +132,12 @@ class InABrowser(unittest.TestCase):
                      for layer in c["layers"])
         for width in (320, 360, 390, 768, 900, 1280, 1920):
             seen = self.check_look(None, width)
-            self.assertEqual(seen["figures"], 12)
-            self.assertEqual(seen["lines"], 28)  # Two charts of seven in each of two jobs.
+            self.assertEqual(seen["figures"], 14)
+            # Two charts of seven in each of two jobs, and one for each of two heads.
+            self.assertEqual(seen["lines"], 42)
             self.assertEqual(seen["bars"], 13)   # One was not measured.
             self.assertEqual(seen["spans"], spans)
-            self.assertEqual(seen["markers"], 28 + errors)
+            self.assertEqual(seen["markers"], 42 + errors)
             self.assertGreater(seen["texts"], 200)
 
     def test_odd_results_are_no_wider(self):
@@ -187,7 +188,8 @@ class InABrowser(unittest.TestCase):
         self.assertEqual(self.browser.problems, [])
         self.assertIsNone(self.browser.evaluate("window.hit"))
         self.assertEqual(self.browser.evaluate(
-            "[...document.querySelectorAll('tbody th span')].map((n) => n.textContent)"),
+            "[...document.querySelectorAll('table:first-of-type tbody th span')]"
+            ".map((n) => n.textContent)"),
             ["DDP, Gloo float32", HOSTILE])
         self.assertEqual(self.browser.evaluate(
             "JSON.parse(document.getElementById('results').textContent)"), results)

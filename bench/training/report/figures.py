@@ -75,16 +75,16 @@ def rows_of(job):
 def heads_of(job):
     """(name, the job as if that head's loss were its only one) of every head."""
     heads = job.get("heads") or []
-    return [(str(head.get("name") or "?"), one_head(job, place))
-            for place, head in enumerate(heads)]
+    names = [str(head.get("name") or "?") for head in heads]
+    return [(name, one_head(job, place, name)) for place, name in enumerate(names)]
 
 
-def one_head(job, place):
+def one_head(job, place, name):
     def of(seed):
         losses = [(losses or [])[place:place + 1] or [None] for losses in seed.get("heads") or []]
         points = [[*point[:2], loss] for point, [loss] in zip(seed.get("held_out") or [], losses)]
         return seed | {"held_out": points, "final_loss": losses[-1][0] if losses else None}
-    return job | {"configurations": [
+    return job | {"loss_name": f"held-out loss of {name}", "configurations": [
         configuration | {"seeds": [of(seed) for seed in configuration.get("seeds") or []]}
         for configuration in job.get("configurations") or []]}
 

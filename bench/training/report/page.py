@@ -10,7 +10,7 @@ from .drawing import definitions, swatch
 from .figures import (best_of, headline, heads_of, ratio, rows_of, seeds_of, spread, title_of,
                       without_nonsense)
 from .markup import NOTHING, Markup, element, join, number, percent
-from .table import table
+from .table import head_table, table
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARRIERS = {"torch": "over torch's process groups", "stream": "over UDP to aggregators"}
@@ -94,8 +94,8 @@ def job_section(index, job):
         element("p", join(facts, " · "), class_="facts"),
         element("p", first, class_="headline"), element("p", second) if second else None,
         tiles(configurations, rows),
-        table(rows, target, job.get("target_share"),
-              [(name, rows_of(own)) for name, own in heads_of(job)]),
+        table(rows, target, job.get("target_share")),
+        head_table([(name, rows_of(own)) for name, own in heads_of(job)]),
         *legend(configurations),
         element("div", *job_charts(job, configurations, target and target.median),
                 class_="charts"), class_="job", id=f"job{index}")

@@ -1,4 +1,4 @@
-"""The table of a job. On a narrow screen a row is a card, with the column's name in each cell."""
+"""The tables of a job. On a narrow screen a row is a card, with the column's name in each cell."""
 
 from .drawing import COLOUR_COUNT, swatch
 from .markup import NOTHING, SPACE, element, number, percent
@@ -8,40 +8,53 @@ COLUMNS = {"Time to target loss": "Time to target", "Speed-up": "Speed-up",  # O
            "Final loss": "Final loss", "Final loss, difference": "Difference"}
 
 
-def table(rows, target, target_share, heads=()):
-    """target_share: of the first configuration's steps, after which it has the target loss.
-    heads: of each its name and its own rows, of which the losses are shown."""
+def table(rows, target, target_share):
+    """target_share: of the first configuration's steps, after which it has the target loss."""
     caption = "Medians over the seeds, with the range below where there are several."
     if target:
         caption = (f"Target loss: {number(target.median, 4)}, which {rows[0].title} has after"
                    f" {percent(target_share)} of its steps. {caption}")
-    head = [element("th", words, scope="col", role="columnheader")
-            for words in ("Configuration", *COLUMNS, *(f"Final loss of {name}"
-                                                       for name, _ in heads))]
     fastest = max((row.speed_up.median for row in rows if row.speed_up), default=1)
+    return laid_out(caption, COLUMNS, [table_row(row, fastest) for row in rows])
+
+
+def head_table(heads):
+    """The losses of every head, given as its name and its rows; nothing where there are none."""
+    if not heads:
+        return None
+    names = [name for name, _ in heads]
+    rows = zip(*(own for _, own in heads))
+    return laid_out("Final loss of each head, not weighted, and the difference to the first"
+                    " configuration's.", [f"Final loss of {name}" for name in names],
+                    [row_of_cells(own[0], names, map(head_loss, own)) for own in rows])
+
+
+def laid_out(caption, columns, rows):
+    head = [element("th", words, scope="col", role="columnheader")
+            for words in ("Configuration", *columns)]
     return element(
         "table", element("caption", caption),
         element("thead", element("tr", *head, role="row"), role="rowgroup"),
-        element("tbody", *(table_row(row, fastest, [(name, own[row.index]) for name, own in heads])
-                           for row in rows), role="rowgroup"),
-        role="table")
+        element("tbody", *rows, role="rowgroup"), role="table")
 
 
-def table_row(row, fastest, heads):
+def table_row(row, fastest):
     failures = [element("small", f"seed {seed} failed: {what}", class_="failed")
                 for seed, what in row.failures]
     cells = (time_to_target(row), speed_up(row, fastest), measured(row.rate),
              measured(row.sent, lambda value: number(value / 1e6)),
              measured(row.loss, lambda value: number(value, 4)),
              measured(row.difference if row.index else None,
-                      lambda value: percent(value, 2, "+", unit=""), "%"),
-             *(head_loss(own) for _, own in heads))
+                      lambda value: percent(value, 2, "+", unit=""), "%"))
+    return row_of_cells(row, COLUMNS.values(), cells, failures)
+
+
+def row_of_cells(row, labels, cells, failures=()):
     return element(
         "tr", element("th", swatch(row.index), element("span", row.title, *failures), scope="row",
                       role="rowheader"),
         *(element("td", *cell, role="cell", data_label=label)
-          for label, cell in zip((*COLUMNS.values(), *(name for name, _ in heads)), cells)),
-        role="row")
+          for label, cell in zip(labels, cells)), role="row")
 
 
 def measured(found, show=number, unit="", missing=NOTHING):
