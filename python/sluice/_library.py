@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Optional
 
-ABI_VERSION = 4  # SLUICE_ABI_VERSION of the sluice.h that this package is written for.
+ABI_VERSION = 5  # SLUICE_ABI_VERSION of the sluice.h that this package is written for.
 VARIABLE = "SLUICE_LIBRARY"
 OK = 0
 INVALID_ARGUMENT = 1
