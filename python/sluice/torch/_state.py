@@ -104,7 +104,7 @@ class State:
         # then would end the process.
         self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._stream,
                                              self.ranks, self._pid)
-        self.ranks.watch.on_loss(_weak(self._hang_up))
+        self.ranks.watch.on_loss(_weak(self._heard_of_loss))
         self._started = True
         if self._saved is not None:
             _checkpoint.load(self, self._saved)
@@ -162,12 +162,20 @@ class State:
             self._hang_up()
             raise
 
-    def _hang_up(self) -> None:
-        """A rank is gone: wakes those that wait for this one, too. Lanes that are in a collective
-        do it when that fails: as all do it, it does."""
-        # Of one that has left, others may still want the last result of a step that it was in.
-        if self._stream is not None and any(word.kind != LEFT for word in self.ranks.watch.doom()):
+    def _heard_of_loss(self) -> None:
+        """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
+        leave too."""
+        with self._lock:
+            is_busy = self._open > 0
+        has_failed = any(word.kind != LEFT for word in self.ranks.watch.doom())
+        if self._stream is not None and has_failed:
             self._stream.give_up()
+        if is_busy or has_failed:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """So that those who wait for this rank fail at once. A lane that is in a collective does it
+        when that fails; it does, as every rank hangs up."""
         for lane in self._lanes:
             lane.submit(Lane.hang_up)
 

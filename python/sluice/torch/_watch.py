@@ -133,7 +133,7 @@ class Watch:
             for descriptor in ready:
                 rank, line = ends[descriptor]
                 messages, end = line.receive()
-                for message in messages:
+                for message in messages if not self._closing else ():
                     self._take(rank, message)
                 if not end:
                     continue
