@@ -150,7 +150,7 @@ class Watch:
             word = Word(*json.loads(message))
             word = Word(int(word.rank), str(word.kind), str(word.text), str(word.cause),
                         int(word.steps))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             log.debug("sluice: no word: %r", message)
             return
         self._learn(word if self._rank != 0 else word._replace(rank=rank))
