@@ -331,15 +331,18 @@ typedef struct sluice_port sluice_port;
 /* Joins the job and returns when all workers have: they call it at the same time, with the same
  * aggregators (comma separated, in the same order), job and window, which is how many chunks are
  * on their way at a time. SLUICE_TIMEOUT: after `timeout` seconds, which parcels take at most, too;
- * the message names who is missing. SLUICE_MISMATCH: workers that do not want the same. */
+ * the message names who is missing. SLUICE_MISMATCH: workers that do not want the same.
+ * `bell` is a descriptor that outlives the port, such as an eventfd, or -1. Once it is readable,
+ * opening and running end with SLUICE_UNAVAILABLE instead of waiting: for a thread that learns that
+ * another worker has died. */
 sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uint64_t job,
-                             uint32_t window, double timeout, sluice_port** port);
+                             uint32_t window, double timeout, int bell, sluice_port** port);
 /* Leaves the job. Before its memory. NULL is fine. */
 void sluice_port_free(sluice_port* port);
 
 /* Averages a parcel; returns when all means are written. Ports of one memory may run on several
- * threads, each on one. Codes as of sluice_parcel_begin and sluice_parcel_next, and SLUICE_TIMEOUT;
- * but for SLUICE_INVALID_ARGUMENT the port is of no use after an error. */
+ * threads, each on one. Codes as of sluice_parcel_begin and sluice_parcel_next, SLUICE_TIMEOUT, and
+ * SLUICE_UNAVAILABLE after the bell; but for SLUICE_INVALID_ARGUMENT the port is of no use after an error. */
 sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
                             size_t job_count);
 /* Of the parcel that just finished. */

@@ -12,12 +12,12 @@ import ddp_kit as kit
 import torch
 import torch.distributed as dist
 
-import sluice.torch
-from sluice.torch import SluiceState, hook
+from sluice.torch import SluiceState, _ranks, _stream, hook
 
 VICTIM = 1
 STEP = 2  # DDP has rebuilt its buckets by then
 TIMEOUT = 4.0
+LONG = 300.0  # more than the launcher's limit: nobody learns of anything by the time-out
 OPTIONS = {"codec": "tide", "min_size": 0, "timeout": TIMEOUT, "lanes": 2, "check_every": 0}
 
 
@@ -36,6 +36,15 @@ def said(error):
         texts.append(f"{type(cause).__name__}: {cause}")
         cause = cause.__cause__ or cause.__context__
     return [type(error).__name__, "\n".join(texts)]
+
+
+def attempt(work):
+    """What it raises."""
+    try:
+        work()
+    except Exception as error:
+        return said(error)
+    return ["nothing", "was raised"]
 
 
 def make(**options):
@@ -70,15 +79,56 @@ def between_buckets(rank, fault, victim=VICTIM, **options):
 
 
 def killed_between_buckets(rank, size):
-    return between_buckets(rank, die)
+    return between_buckets(rank, die, timeout=LONG)
 
 
 def killed_with_its_aggregator(rank, size):
-    return between_buckets(rank, die, carrier="stream")
+    return between_buckets(rank, die, carrier="stream", timeout=LONG)
 
 
 def rank_0_killed_between_buckets(rank, size):
-    return between_buckets(rank, die, victim=0)
+    return between_buckets(rank, die, victim=0, timeout=LONG)
+
+
+def rank_0_killed_with_its_aggregator(rank, size):
+    return between_buckets(rank, die, victim=0, carrier="stream", timeout=LONG)
+
+
+def before_the_first_step(rank, victim, carrier):
+    """The others may be on their last way through attach()."""
+    def work():
+        ddp, _ = make(carrier=carrier, timeout=LONG)
+        if rank == victim:
+            die()
+        kit.train(ddp, rank, 2)
+    return attempt(work)
+
+
+def killed_before_the_first_step(rank, size):
+    return before_the_first_step(rank, size - 1, "torch")
+
+
+def rank_0_killed_before_the_first_step_of_stream(rank, size):
+    return before_the_first_step(rank, 0, "stream")
+
+
+def between_steps(rank, victim, carrier):
+    """The others compute, and have heard of it when they are done."""
+    ddp, handle = make(carrier=carrier, timeout=LONG)
+    kit.train(ddp, rank, STEP)
+    dist.barrier()  # Nobody lacks anything of that step.
+    if rank == victim:
+        die()
+    handle.state.ranks.watch.words(1, LONG)
+    return survive(ddp, rank)
+
+
+def rank_0_killed_between_steps(rank, size):
+    return between_steps(rank, 0, "torch")
+
+
+def killed_between_steps_of_stream(rank, size):
+    return between_steps(rank, size - 1, "stream")
 
 
 def rank_0_killed_with_the_store(rank, size):
@@ -102,22 +152,33 @@ def rank_0_killed_with_the_store(rank, size):
 def killed_while_attaching(rank, size):
     """Between the ranks' meeting and their agreement."""
     if rank == VICTIM:
-        sluice.torch._ranks.Ranks.agree = lambda *_: die()
-    try:
-        make()
-    except Exception as error:
-        return said(error)
-    return ["nothing", "was raised"]
+        _ranks.Ranks.agree = lambda *_: die()
+    return attempt(lambda: make(timeout=LONG))
+
+
+def killed_while_groups_are_made(rank, size):
+    if rank == VICTIM:
+        _ranks.Ranks._new_group = lambda *_: die()
+    return attempt(lambda: make(timeout=LONG))
+
+
+def killed_while_joining(rank, size):
+    if rank == VICTIM:
+        _stream.Stream.port = lambda *_: die()
+    return attempt(lambda: make(carrier="stream", timeout=LONG))
 
 
 def stops_between_buckets(rank, size):
     return between_buckets(rank, stop)
 
 
-def fails_on_a_lane(rank, size):
-    """In our own code, between collectives, with more parcels of every bucket behind it. Nobody
-    waits for the time-out, which is the launcher's limit and more."""
-    ddp, handle = make(timeout=300.0, parcel=4096)
+def stops_between_buckets_of_stream(rank, size):
+    return between_buckets(rank, stop, carrier="stream")
+
+
+def fails_on_a_lane(rank, size, carrier="torch"):
+    """In our own code, between collectives, with more parcels of every bucket behind it."""
+    ddp, handle = make(timeout=LONG, parcel=4096, carrier=carrier)
     lane = handle.state._lanes[1]
     run = lane.run
 
@@ -132,16 +193,24 @@ def fails_on_a_lane(rank, size):
     return survive(ddp, rank)
 
 
-def raises_between_steps(rank, size):
-    ddp, _ = make()
+def fails_on_a_lane_of_stream(rank, size):
+    return fails_on_a_lane(rank, size, "stream")
+
+
+def raises_between_steps(rank, size, carrier="torch"):
+    ddp, _ = make(timeout=LONG, carrier=carrier)
     if rank == VICTIM:
         kit.train(ddp, rank, STEP)
         raise OSError("the disk is full")
     return survive(ddp, rank)
 
 
+def raises_between_steps_of_stream(rank, size):
+    return raises_between_steps(rank, size, "stream")
+
+
 def killed_before_results_are_compared(rank, size):
-    ddp, handle = make(check_every=STEP)
+    ddp, handle = make(check_every=STEP, timeout=LONG)
     lane = handle.state._lanes[0]
     compare = lane.compare
 
@@ -157,7 +226,7 @@ def killed_before_results_are_compared(rank, size):
 def killed_in_a_ring(rank, size):
     """An all-gather of Gloo is a ring: of four ranks, one is no neighbour of the victim, and waits
     for one that is. It is not missing, however long its time-out."""
-    ddp, handle = make(lanes=1, timeout=300.0)  # the default
+    ddp, handle = make(lanes=1, timeout=LONG)
     lane, = handle.state._lanes
     collective = lane._collective
 
@@ -173,7 +242,8 @@ def killed_in_a_ring(rank, size):
 def killed_while_rows_are_told(rank, size):
     """Of a sparse gradient, in the middle of agreeing on its rows."""
     torch.manual_seed(0)
-    ddp, handle = kit.attached(torch.nn.Embedding(50, 8, sparse=True), **OPTIONS)
+    ddp, handle = kit.attached(torch.nn.Embedding(50, 8, sparse=True),
+                               **{**OPTIONS, "timeout": LONG})
     for lane in handle.state._lanes:
         def watched(part, where, share=lane.share):
             if rank == VICTIM and handle.state.step == STEP:

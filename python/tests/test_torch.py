@@ -14,9 +14,10 @@ import error_cases
 import sparse_cases
 import stream_cases
 import value_cases
+import watch_cases
 from launch import launch
 
-MODULES = (value_cases, error_cases, ddp_cases, stream_cases, sparse_cases)
+MODULES = (value_cases, error_cases, ddp_cases, stream_cases, sparse_cases, watch_cases)
 
 
 class OnRanks:

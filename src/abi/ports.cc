@@ -84,7 +84,7 @@ void sluice_aggregator_free(sluice_aggregator* aggregator, double patience) {
 }
 
 sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uint64_t job,
-                             uint32_t window, double timeout, sluice_port** port) {
+                             uint32_t window, double timeout, int bell, sluice_port** port) {
   if (memory == nullptr || aggregators == nullptr || port == nullptr) {
     return report(sluice::abi::null("memory, aggregators or output",
                                     "a memory, addresses and a pointer to fill"));
@@ -102,7 +102,8 @@ sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uin
                                            .window = window,
                                            .job = job,
                                            .aggregators = aggregators,
-                                           .timeout = longest});
+                                           .timeout = longest,
+                                           .bell = bell});
   if (!opened) return report(opened.error());
   *port = std::make_unique<sluice_port>(*memory, std::move(*opened), window, longest).release();
   return report(Nothing{});

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <sluice/sluice.hpp>
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <array>
 #include <cmath>
 #include <string>
@@ -68,7 +71,7 @@ TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
   on_all([&](std::uint32_t rank) {
     sluice_port* port = nullptr;
     ASSERT_EQ(sluice_port_open(memories_[rank], sluice_aggregator_addresses(aggregator_), 77, 4,
-                               60, &port),
+                               60, -1, &port),
               SLUICE_OK)
         << sluice_last_error();
     sluice_traffic joining{};
@@ -103,7 +106,7 @@ TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
 TEST_F(Ports, WhoIsMissingIsNamed) {
   patience_ = 0;  // the job forms for ever
   sluice_port* port = nullptr;
-  EXPECT_EQ(sluice_port_open(memories_[0], sluice_aggregator_addresses(aggregator_), 1, 4, 0.3,
+  EXPECT_EQ(sluice_port_open(memories_[0], sluice_aggregator_addresses(aggregator_), 1, 4, 0.3, -1,
                              &port),
             SLUICE_TIMEOUT);
   EXPECT_NE(std::string(sluice_last_error()).find("waiting for workers to join: 1"),
@@ -112,16 +115,62 @@ TEST_F(Ports, WhoIsMissingIsNamed) {
   EXPECT_EQ(port, nullptr);
 }
 
+// A descriptor that another thread makes readable.
+struct Bell {
+  Bell() = default;
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+  ~Bell() { close(descriptor); }
+  void ring() const { ASSERT_EQ(eventfd_write(descriptor, 1), 0); }
+  int descriptor = eventfd(0, EFD_CLOEXEC);
+};
+
+TEST_F(Ports, TheBellEndsARunThatWaitsForAWorkerForGood) {
+  patience_ = 0;
+  const Bell bell;
+  std::array<sluice_port*, kWorkers> ports{};
+  on_all([&](std::uint32_t rank) {
+    ASSERT_EQ(sluice_port_open(memories_[rank], sluice_aggregator_addresses(aggregator_), 5, 4,
+                               86400, rank == 0 ? bell.descriptor : -1, &ports[rank]),
+              SLUICE_OK)
+        << sluice_last_error();
+  });
+  std::thread other([&] { bell.ring(); });
+  const sluice_order order{0, 0, 0, 1, 0, 0};
+  const sluice_job job{0, kCount, gradients_[0].data(), means_[0].data()};
+  EXPECT_EQ(sluice_port_run(ports[0], &order, &job, 1), SLUICE_UNAVAILABLE);
+  const std::string said = sluice_last_error();
+  other.join();
+  EXPECT_NE(said.find("rang the bell"), std::string::npos) << said;
+  EXPECT_EQ(sluice_port_run(ports[0], &order, &job, 1), SLUICE_UNAVAILABLE);
+  EXPECT_NE(std::string(sluice_last_error()).find("failed before"), std::string::npos)
+      << sluice_last_error();
+  for (sluice_port* port : ports) sluice_port_free(port);
+}
+
+TEST_F(Ports, TheBellEndsJoining) {
+  patience_ = 0;
+  const Bell bell;
+  bell.ring();
+  sluice_port* port = nullptr;
+  EXPECT_EQ(sluice_port_open(memories_[0], sluice_aggregator_addresses(aggregator_), 6, 4, 86400,
+                             bell.descriptor, &port),
+            SLUICE_UNAVAILABLE);
+  const std::string said = sluice_last_error();
+  EXPECT_NE(said.find("rang the bell"), std::string::npos) << said;
+  EXPECT_EQ(port, nullptr);
+}
+
 TEST_F(Ports, WhatCannotBeIsRefused) {
   sluice_port* port = nullptr;
   const char* where = sluice_aggregator_addresses(aggregator_);
-  refused(sluice_port_open(nullptr, where, 1, 4, 1, &port), "NULL");
-  refused(sluice_port_open(memories_[0], nullptr, 1, 4, 1, &port), "NULL");
-  refused(sluice_port_open(memories_[0], "", 1, 4, 1, &port), "address ''");
-  refused(sluice_port_open(memories_[0], "127.0.0.1:x", 1, 4, 1, &port), "port 'x'");
-  refused(sluice_port_open(memories_[0], where, 1, 0, 1, &port), "window 0");
-  refused(sluice_port_open(memories_[0], where, 1, 4, 0, &port), "timeout 0");
-  refused(sluice_port_open(memories_[0], where, 1, 4, NAN, &port), "timeout nan");
+  refused(sluice_port_open(nullptr, where, 1, 4, 1, -1, &port), "NULL");
+  refused(sluice_port_open(memories_[0], nullptr, 1, 4, 1, -1, &port), "NULL");
+  refused(sluice_port_open(memories_[0], "", 1, 4, 1, -1, &port), "address ''");
+  refused(sluice_port_open(memories_[0], "127.0.0.1:x", 1, 4, 1, -1, &port), "port 'x'");
+  refused(sluice_port_open(memories_[0], where, 1, 0, 1, -1, &port), "window 0");
+  refused(sluice_port_open(memories_[0], where, 1, 4, 0, -1, &port), "timeout 0");
+  refused(sluice_port_open(memories_[0], where, 1, 4, NAN, -1, &port), "timeout nan");
   sluice_aggregator* second = nullptr;
   refused(sluice_aggregator_start(nullptr, &second), "NULL");
   refused(sluice_aggregator_start("127.0.0.1:99999", &second), "99999");

@@ -130,13 +130,14 @@ class Lane:
     def _collective(self, name: str, where: str, run: Callable[[], Any]) -> None:
         """Runs one collective; its failure names who is missing."""
         self.position = f"{where}, {name}"
+        self._ranks.check(self.position)
         began = time.perf_counter()
         try:
             run()
             if self._ranks.device.type == "cuda":
                 torch.cuda.current_stream().synchronize()
         except RuntimeError as error:
-            raise self._ranks.lost(self.position, error, self.hang_up) from error
+            raise self._ranks.lost(self.position, error, self.hang_up) from None
         self.figures.collectives += 1
         self.figures.seconds["network"] += time.perf_counter() - began
 
@@ -270,7 +271,12 @@ class StreamLane(Lane):
 
     def __init__(self, index: int, ranks: Ranks, memory: _native.Memory, stream: Stream) -> None:
         super().__init__(index, ranks, memory)
-        self._port: _native.Port | None = stream.port(index, memory)
+        self._port: _native.Port | None = None
+        try:
+            self._port = stream.port(index, memory)
+        except SluiceError as error:
+            self.close()
+            raise ranks.lost("attach, joining the aggregators", error, ranks.drop_all) from None
 
     def run(self, order: _native.Order, jobs: ctypes.Array, bucket: int) -> _native.Report:
         self.position = f"step {order.step}, bucket {bucket}, parcel {order.sequence}"
@@ -280,7 +286,7 @@ class StreamLane(Lane):
         try:
             report = self._port.run(order, jobs)
         except SluiceError as error:
-            raise self._ranks.lost(self.position, error, self.hang_up) from error
+            raise self._ranks.lost(self.position, error, self.hang_up) from None
         stats, after = report.stats, self._port.traffic()
         coding = stats.encode_seconds + stats.decode_seconds
         self.figures.seconds["encode"] += stats.encode_seconds

@@ -95,7 +95,7 @@ _SIGNATURES = {
     "sluice_aggregator_addresses": (c.c_char_p, [c.c_void_p]),
     "sluice_aggregator_free": (None, [c.c_void_p, c.c_double]),
     "sluice_port_open": (c.c_int, [c.c_void_p, c.c_char_p, c.c_uint64, c.c_uint32, c.c_double,
-                                   c.POINTER(c.c_void_p)]),
+                                   c.c_int, c.POINTER(c.c_void_p)]),
     "sluice_port_free": (None, [c.c_void_p]),
     "sluice_port_run": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
     "sluice_port_report": (None, [c.c_void_p, c.POINTER(Report)]),
@@ -301,11 +301,12 @@ class Port:
     """This worker's end of a job at aggregators; runs parcels, one at a time."""
 
     def __init__(self, memory: Memory, aggregators: Sequence[str], job: int, window: int,
-                 timeout: float) -> None:
+                 timeout: float, bell: int) -> None:
+        """Once the descriptor `bell` is readable, waiting here and in run() fails."""
         self._memory = memory  # outlives the port
         self._handle = c.c_void_p()
         check(lib().sluice_port_open(memory._handle, ",".join(aggregators).encode(), job, window,
-                                     timeout, c.byref(self._handle)))
+                                     timeout, bell, c.byref(self._handle)))
 
     def run(self, order: Order, jobs: c.Array) -> Report:
         """Averages a parcel; blocks, without Python's lock."""

@@ -11,15 +11,26 @@ import contextlib
 import datetime
 import inspect
 import json
+import logging
 import threading
 import time
 import traceback
+import weakref
 from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
 
+from sluice.torch._door import Door, Line, knock
 from sluice.torch._errors import SluiceError
+from sluice.torch._settings import TIMEOUT_MAX
+from sluice.torch._watch import DIED, FAILED, LEFT, Watch, Word
+
+log = logging.getLogger("sluice")
+
+CONNECT_SECONDS = 60.0  # for ranks that have met, to connect to rank 0
+GRACE_SECONDS = 10.0  # for ranks whose connections stand, to say that they have failed too
+LONGER = "timeout= or SLUICE_TIMEOUT gives it longer"
 
 # How often these ranks attached; the same on all of them, since they do it in the same order.
 _attached: "collections.Counter[tuple[int, ...]]" = collections.Counter()
@@ -27,6 +38,28 @@ _attached: "collections.Counter[tuple[int, ...]]" = collections.Counter()
 
 def _list(ranks: list[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
+
+
+def own_timeout(group: Any) -> float:
+    """Seconds: 0.9 of those of the process group, so that ours says who is missing before the other
+    ends the job."""
+    group = group or dist.distributed_c10d._get_default_group()
+    found = []
+    for device in ("cpu", "cuda"):
+        try:
+            backend = group._get_backend(torch.device(device)) \
+                if hasattr(group, "_get_backend") else group
+            found.append(backend.options._timeout)
+        except (AttributeError, RuntimeError):  # No such backend, or one without options.
+            pass
+    least = min(found, default=dist.distributed_c10d.default_pg_timeout)
+    return min(0.9 * least.total_seconds(), TIMEOUT_MAX)
+
+
+def _first_line(error: BaseException) -> str:
+    """Without the frames of C++ that torch adds."""
+    text = str(error).partition("Exception raised from")[0].strip()
+    return (text.splitlines() or [type(error).__name__])[0][:500]
 
 
 def _global_ranks(group: Any) -> list[int]:
@@ -71,18 +104,19 @@ def _agree(facts: list[dict[str, Any]]) -> None:
 
 
 class Ranks:
-    """The workers of one attached model, as process groups and a store for words about failures.
+    """The workers of one attached model, as process groups and a watch over who is there.
 
     Ranks are counted within the group, from 0.
     """
 
-    def __init__(self, group: Any, lanes: int, timeout: float, backend: str | None) -> None:
+    def __init__(self, group: Any, lanes: int, timeout: float | None,
+                 backend: str | None) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise SluiceError("torch.distributed is not initialised; accepted: after"
                               " init_process_group")
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
-        self.timeout = timeout
+        self.timeout = timeout or own_timeout(group)
         self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" \
             else torch.device("cpu")
         self._told = threading.Lock()  # held from the first word about a failure on
@@ -90,10 +124,41 @@ class Ranks:
         _attached[tuple(self._ranks)] += 1
         name = f"sluice/{'-'.join(map(str, self._ranks))}/{_attached[tuple(self._ranks)]}"
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
-        self._meet({"lanes": lanes, "backend": backend or "gloo"})
-        with _own_numbers(_attached[tuple(self._ranks)]):
-            self.groups = [self._new_group(backend or "gloo") for _ in range(lanes)]
+        self.watch = Watch(self.rank, self._meet({"lanes": lanes, "backend": backend or "gloo"}))
+        self._end_watch = weakref.finalize(self, Watch.close, self.watch)  # also at exit
+        self.groups: list[Any] = []
+        self._make_groups(lanes, backend or "gloo")
         self.gathers_flat = self._gathers_flat()
+
+    def _make_groups(self, lanes: int, backend: str) -> None:
+        """On a thread: torch waits in C++ for all ranks, and nothing wakes it if one dies then."""
+        position = "attach, making process groups"
+        ends: list[BaseException | None] = []
+        news = threading.Event()
+
+        def make() -> None:
+            try:
+                if self.device.type == "cuda":
+                    torch.cuda.set_device(self.device)
+                with _own_numbers(_attached[tuple(self._ranks)]):
+                    for _ in range(lanes):
+                        self.groups.append(self._new_group(backend))
+                ends.append(None)
+            except BaseException as error:
+                ends.append(error)
+            news.set()
+
+        thread = threading.Thread(target=make, name="sluice-groups", daemon=True)
+        thread.start()
+        self.watch.on_loss(news.set)
+        news.wait()
+        if not ends:
+            raise self._explain(position, None)
+        thread.join()
+        if isinstance(ends[0], RuntimeError):
+            raise self.lost(position, ends[0], self.drop_all) from None
+        if ends[0] is not None:
+            raise ends[0]
 
     def _new_group(self, backend: str) -> Any:
         whole = len(self._ranks) == dist.get_world_size()
@@ -127,17 +192,48 @@ class Ranks:
                 missing.append(rank)
         return missing
 
-    def _meet(self, facts: dict[str, Any]) -> None:
-        """All ranks are here and want the same groups; without that, making them would hang."""
-        self._store.set(f"attach/{self.rank}", json.dumps(facts))
-        missing = self._wait_for(lambda rank: f"attach/{rank}", self.timeout)
+    def _meet(self, facts: dict[str, Any]) -> dict[int, Line]:
+        """All ranks are here and want the same groups; without that, making them would hang. The
+        lines of the watch."""
+        door = Door() if self.rank == 0 and self.size > 1 else None
+        try:
+            told = {**facts, "door": door and door.facts}
+            self._store.set(f"attach/{self.rank}", json.dumps(told))
+            missing = self._wait_for(lambda rank: f"attach/{rank}", self.timeout)
+            if missing:
+                raise SluiceError(f"rank {self.rank} of {self.size} attached, but {_list(missing)}"
+                                  f" did not within {self.timeout:g} s; accepted: every rank"
+                                  f" attaches; {LONGER}")
+            every = [json.loads(self._store.get(f"attach/{rank}")) for rank in range(self.size)]
+            doors = [one.pop("door") for one in every]
+            _agree(every)
+            if door is None:
+                return {0: knock(doors[0], self.rank, self._connect_seconds)} if self.rank else {}
+            return self._admit(door)
+        finally:
+            if door is not None:
+                door.close()
+
+    @property
+    def _connect_seconds(self) -> float:
+        return min(CONNECT_SECONDS, self.timeout)
+
+    def _admit(self, door: Door) -> dict[int, Line]:
+        lines = door.admit(self.size, self._connect_seconds)
+        missing = [rank for rank in range(1, self.size) if rank not in lines]
         if missing:
-            raise SluiceError(f"rank {self.rank} of {self.size} attached, but {_list(missing)} did"
-                              f" not within {self.timeout:g} s; accepted: every rank attaches")
-        _agree([json.loads(self._store.get(f"attach/{rank}")) for rank in range(self.size)])
+            for line in lines.values():
+                line.socket.close()
+            raise SluiceError(f"{_list(missing)} did not connect to rank 0, port"
+                              f" {door.facts['port']} at {', '.join(door.facts['hosts'])}, within"
+                              f" {self._connect_seconds:g} s; accepted: an address of rank 0 that"
+                              " all ranks reach; set GLOO_SOCKET_IFNAME to its network interface"
+                              " on every host")
+        return lines
 
     def close(self) -> None:
-        """Gives the process groups back."""
+        """Says goodbye and gives the process groups back."""
+        self._end_watch()
         for group in self.groups:
             dist.destroy_process_group(group)
         self.groups = []
@@ -150,6 +246,11 @@ class Ranks:
                 dist.destroy_process_group(group)
             except Exception:  # It is of no use any more, whatever is wrong with it.
                 pass
+
+    def drop_all(self) -> None:
+        """Gives all process groups back, after a failure."""
+        for group in list(self.groups):
+            self.drop(group)
 
     def gather(self, values: list[int], group: Any = None) -> list[list[int]]:
         """Every rank's few 64-bit integers."""
@@ -174,7 +275,7 @@ class Ranks:
         try:
             texts = self.gather_texts(json.dumps(facts))
         except RuntimeError as error:
-            raise self.lost("attach", error, lambda: self.drop(self.groups[0])) from error
+            raise self.lost("attach", error, self.drop_all) from None
         _agree([json.loads(text) for text in texts])
 
     def compare(self, what: str, values: list[int]) -> None:
@@ -190,43 +291,51 @@ class Ranks:
 
     def lost(self, position: str, cause: BaseException,
              hang_up: Callable[[], None]) -> SluiceError:
-        """What to raise when a collective failed. Hangs up first, so that ranks which wait for this
-        one fail at once and not by the time-out."""
+        """What to raise when a collective failed, from None: what it follows from is in the log.
+        Hangs up first, so that ranks which wait for this one fail at once and not by the time-out.
+        """
+        log.debug("sluice: %s", position, exc_info=cause)
         traceback.clear_frames(cause.__traceback__)  # which keep the group's sockets open
         self.tell(position, None)
         hang_up()
         return self._explain(position, cause)
 
+    def check(self, position: str) -> None:
+        """Raises if a rank without which this step cannot end is known to be gone."""
+        if self.watch.doom():
+            self.tell(position, None)
+            raise self._explain(position, None)
+
     def tell(self, position: str, cause: BaseException | None) -> None:
-        """Leaves word of a failure, with its cause if that is here, for ranks that wait in vain.
+        """Gives word of a failure, with its cause if that is here, to ranks that wait in vain.
 
         The first word counts: what fails later on this rank follows from it.
         """
-        if not self._told.acquire(blocking=False):
-            return
-        try:
-            self._store.set(f"failed/{self.rank}", json.dumps(
-                {"position": position,
-                 "cause": cause and f"{type(cause).__name__}: {cause}"[:2000]}))
-        except Exception:  # Nobody is left to tell.
-            pass
+        if self._told.acquire(blocking=False):
+            self.watch.say(FAILED, position, f"{type(cause).__name__}: {cause}" if cause else "")
 
-    def _explain(self, position: str, cause: BaseException) -> SluiceError:
-        """Every rank that fails says where it was; who says nothing within a while is missing."""
-        text = f"{position}, rank {self.rank} of {self.size}: {cause}"
-        try:
-            grace = min(15.0, 2 * self.timeout + 1)
-            missing = self._wait_for(lambda rank: f"failed/{rank}", grace)
-            self._store.get(f"failed/{self.rank}")  # Or the store is gone, not everybody.
-            others = {rank: json.loads(self._store.get(f"failed/{rank}").decode())
-                      for rank in range(self.size) if rank not in missing and rank != self.rank}
-        except Exception as error:  # The host of the store is gone: that is rank 0 or the launcher.
-            return SluiceError(f"{text}; the store on rank 0 does not answer either ({error})")
-        if missing:
-            text += f"; missing: {_list(missing)} (no answer and no word)"
-        for rank, other in others.items():
-            if other["cause"]:
-                text += f"; rank {rank} failed at {other['position']}: {other['cause']}"
-            elif other["position"] != position:
-                text += f"; rank {rank} was at {other['position']}"
-        return SluiceError(text)
+    def _explain(self, position: str, cause: BaseException | None) -> SluiceError:
+        """Who has died, left or failed; if nobody has, every rank that fails says where it was, and
+        who says nothing within a while is missing."""
+        words = self.watch.words(self.size - 1, min(GRACE_SECONDS, 2 * self.timeout + 1))
+        reasons = self._reasons(words)
+        if not reasons:
+            reasons = [_first_line(cause)] if cause else []
+            silent = sorted(set(range(self.size)) - {self.rank} - {word.rank for word in words})
+            if silent:
+                reasons.append(f"missing: {_list(silent)} (no answer and no word, but not dead; the"
+                               f" time-out is {self.timeout:g} s; {LONGER})")
+            reasons += [f"rank {word.rank} gave up at {word.text}" for word in words
+                        if word.kind == FAILED and (cause is None or word.text != position)]
+        return SluiceError(f"{position}, rank {self.rank} of {self.size}: {'; '.join(reasons)}")
+
+    def _reasons(self, words: list[Word]) -> list[str]:
+        reasons = []
+        for why in dict.fromkeys(word.text for word in words if word.kind == DIED):
+            dead = [word.rank for word in words if word.kind == DIED and word.text == why]
+            reasons.append(f"missing: {_list(dead)} ({why})")
+        reasons += [f"missing: rank {word.rank} (left after {word.steps} steps)" for word in words
+                    if word.kind == LEFT and word.dooms(self.watch.step)]
+        reasons += [f"rank {word.rank} failed at {word.text}: {word.cause}" for word in words
+                    if word.kind == FAILED and word.cause]
+        return reasons

@@ -8,6 +8,7 @@ import warnings
 from typing import Any, Mapping, Sequence
 
 PREFIX = "SLUICE_"
+TIMEOUT_MAX = 86400.0  # seconds
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
 OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB",
@@ -24,6 +25,10 @@ def _count(value: Any) -> int | None:
     if not isinstance(value, str) and int(value) != value:
         raise ValueError(value)
     return int(value)
+
+
+def _seconds(value: Any) -> float | None:
+    return None if value in ("", "auto") else float(value)
 
 
 def _name(text: str) -> str | None:
@@ -67,8 +72,9 @@ OPTIONS = (
            " buckets are spread over; auto: 6, of carrier stream 2", 1, 16),
     Option("parcel", int, 1 << 21, "4096 to 2^28", "elements of a bucket that travel at once", 4096,
            2**28),
-    Option("timeout", float, 300.0, "0.1 to 86400", "seconds until a rank that does not answer is"
-           " called missing", 0.1, 86400),
+    Option("timeout", _seconds, None, "auto, 0.1 to 86400", "seconds until a rank that does not"
+           " answer is called missing; auto: 0.9 of the time-out of DDP's process group", 0.1,
+           TIMEOUT_MAX),
     Option("check_every", int, 50, "0 to 2^31", "steps between comparisons of all ranks' results;"
            " 0: never", 0, 2**31),
     Option("probe_every", int, 50, "0 to 2^31", "steps between measurements of the error; 0: never",
@@ -97,7 +103,7 @@ class Settings:
     seed: int
     lanes: int | None
     parcel: int
-    timeout: float
+    timeout: float | None
     check_every: int
     probe_every: int
     backend: str | None

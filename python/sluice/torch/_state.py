@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,7 @@ from sluice.torch._ranks import Ranks
 from sluice.torch._sparse import SparseWork
 from sluice.torch._stream import Stream
 from sluice.torch._tensors import Tensors
+from sluice.torch._watch import LEFT
 from sluice.torch._work import HALVES, DenseWork, Tensor, Work
 
 log = logging.getLogger("sluice")
@@ -94,13 +95,13 @@ class State:
         if self.tensors.unmatched:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} matches no parameter;"
                              f" accepted: names or patterns of {[n for n, _ in named][:20]}")
-        self._stream = Stream(self.ranks, settings.aggregators, settings.timeout) \
-            if settings.is_streaming else None
+        self._stream = Stream(self.ranks, settings.aggregators) if settings.is_streaming else None
         self._lanes = self._make_lanes()
         # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
         # then would end the process.
         self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._stream,
-                                             self._pid)
+                                             self.ranks, self._pid)
+        self.ranks.watch.on_loss(_weak(self._heard_of_loss))
         self._started = True
         if self._saved is not None:
             _checkpoint.load(self, self._saved)
@@ -135,6 +136,7 @@ class State:
             raise SluiceError(f"Sluice has failed before: {self._error}")
         if not self._started:
             self.start()
+        self._check(bucket)
         self._learn(bucket)
         work = self._make_work(bucket)
         with self._lock:
@@ -145,6 +147,34 @@ class State:
         else:
             self._send_plain(work)
         return work.future.then(lambda _: _result(work))
+
+    def _check(self, bucket: dist.GradBucket) -> None:
+        """Raises if a rank has gone since the last bucket."""
+        self.ranks.watch.step = self.step
+        try:
+            self.ranks.check(f"step {self.step}, bucket {bucket.index()}")
+        except SluiceError as error:
+            with self._lock:
+                self._error = self._error or error
+            self._hang_up()
+            raise
+
+    def _heard_of_loss(self) -> None:
+        """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
+        leave too."""
+        with self._lock:
+            is_busy = self._open > 0
+        has_failed = any(word.kind != LEFT for word in self.ranks.watch.doom())
+        if self._stream is not None and has_failed:
+            self._stream.give_up()
+        if is_busy or has_failed:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """So that those who wait for this rank fail at once. A lane that is in a collective does it
+        when that fails; it does, as every rank hangs up."""
+        for lane in self._lanes:
+            lane.submit(Lane.hang_up)
 
     def _make_work(self, bucket: dist.GradBucket) -> Work:
         buffer = bucket.buffer()
@@ -306,6 +336,7 @@ class State:
         self._digest = self._infinite = 0
         self._last_seen = False
         self.step += 1
+        self.ranks.watch.step = self.step  # which a goodbye tells
 
     # --- for the user ---
 
@@ -349,8 +380,21 @@ def _result(work: Work) -> Tensor:
     return work.result
 
 
-def _close_lanes(lanes: list[Lane], stream: Stream | None, pid: int) -> None:
+def _weak(method: Callable[[], None]) -> Callable[[], None]:
+    """Calls it as long as its object lives."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        bound = reference()
+        if bound is not None:
+            bound()
+
+    return call
+
+
+def _close_lanes(lanes: list[Lane], stream: Stream | None, ranks: Ranks, pid: int) -> None:
     if os.getpid() == pid:
+        ranks.watch.close()  # first: a rank that waits for this one should not do so in vain
         for lane in lanes:
             lane.close()
         if stream is not None:

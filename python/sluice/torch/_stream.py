@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 
 from sluice.torch import _native
+from sluice.torch._door import route_to
 from sluice.torch._errors import SluiceError
 from sluice.torch._ranks import Ranks
+from sluice.torch._watch import Bell
 
 WINDOW = 4  # chunks of a lane on their way
 PATIENCE = 10.0  # seconds that other ranks get to leave
@@ -22,10 +23,7 @@ def own_host() -> str:
     """The address that other ranks reach this one at: that of the route to the store's host."""
     master = os.environ.get("MASTER_ADDR", "localhost")
     try:
-        family, kind, protocol, _, target = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(target)  # Sends nothing.
-            host = probe.getsockname()[0]
+        host = route_to(master)
     except OSError as error:
         raise SluiceError(f"no address of this host towards MASTER_ADDR={master!r}: {error};"
                           " accepted: aggregators=[…] or SLUICE_AGGREGATORS") from error
@@ -35,9 +33,11 @@ def own_host() -> str:
 class Stream:
     """Where the ranks' ports join, agreed through the process group."""
 
-    def __init__(self, ranks: Ranks, named: tuple[str, ...], timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, ranks: Ranks, named: tuple[str, ...]) -> None:
+        self._timeout = ranks.timeout
         self._patience = PATIENCE
+        self._bell = Bell()  # wakes ports: datagrams of a rank that has died do not
+        ranks.watch.on_loss(self._bell.ring)
         self._own: _native.Aggregator | None = None
         mine = secrets.randbits(62) if ranks.rank == 0 else 0
         self._job = ranks.gather([mine])[0][0]
@@ -48,7 +48,8 @@ class Stream:
 
     def port(self, lane: int, memory: _native.Memory) -> _native.Port:
         """Joins; returns when all ranks have, for this lane."""
-        return _native.Port(memory, self.aggregators, self._job + lane, WINDOW, self._timeout)
+        return _native.Port(memory, self.aggregators, self._job + lane, WINDOW, self._timeout,
+                            self._bell.descriptor)
 
     def give_up(self) -> None:
         """After a failure: nobody will come for results any more."""
@@ -59,3 +60,4 @@ class Stream:
         own, self._own = self._own, None
         if own is not None:
             own.close(self._patience)
+        self._bell.close()

@@ -20,7 +20,8 @@ constexpr std::size_t kBurst = 64;  // frames that are sent before looking at wh
 }  // namespace
 
 Checked<std::unique_ptr<Port>> Port::open(const protocol::LinkOptions& options,
-                                          std::span<const SocketAddress> aggregators) {
+                                          std::span<const SocketAddress> aggregators,
+                                          int bell) {
   SLUICE_ASSERT(!aggregators.empty());
   protocol::LinkOptions fitted = options;
   std::vector<std::unique_ptr<Path>> paths;
@@ -35,13 +36,15 @@ Checked<std::unique_ptr<Port>> Port::open(const protocol::LinkOptions& options,
                    fmt::format("datagrams of {} bytes; stream accepts {} or more",
                                fitted.frame_size, least)};
   }
-  return std::make_unique<Port>(Token{}, fitted, std::move(paths));
+  return std::make_unique<Port>(Token{}, fitted, std::move(paths), bell);
 }
 
-Port::Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths)
+Port::Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths,
+           int bell)
     : worker_({.link = options, .aggregators = static_cast<std::uint32_t>(paths.size())}),
       paths_(std::move(paths)),
-      outgoing_(kBurst) {}
+      outgoing_(kBurst),
+      bell_(bell) {}
 
 Port::~Port() {
   worker_.leave();
@@ -92,7 +95,13 @@ Verdict Port::join(std::chrono::nanoseconds timeout) {
       return Problem{Code::timeout, "stream: joining: " + worker_.explain()};
     }
     // The answer wakes it before.
-    static_cast<void>(wait(std::min<Time>(deadline - now(), std::chrono::milliseconds(50))));
+    const Status waited =
+        wait(std::min<Time>(deadline - now(), std::chrono::milliseconds(50)));
+    if (!waited && waited.error().code == Code::unavailable) {
+      return Problem{Code::unavailable,
+                     fmt::format("stream: joining: {}: {}", waited.error().what,
+                                 worker_.explain())};
+    }
   }
 }
 
@@ -112,8 +121,8 @@ Result<std::span<const Answer>> Port::take(const Ticket& ticket) {
 
 Status Port::wait(std::chrono::nanoseconds timeout) {
   const Time deadline = now() + timeout;
-  std::array<pollfd, 64> waiting{};
-  SLUICE_ASSERT(paths_.size() <= waiting.size());
+  std::array<pollfd, 65> waiting{};  // the bell last; of a negative one the kernel takes no notice
+  SLUICE_ASSERT(paths_.size() < waiting.size());
   while (true) {
     SLUICE_TRY(pump());
     if (worker_.is_any_ready() || !refusal().empty()) return ok();
@@ -124,11 +133,14 @@ Status Port::wait(std::chrono::nanoseconds timeout) {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
       waiting[i] = {paths_[i]->socket.descriptor(), POLLIN, 0};
     }
+    pollfd& bell = waiting[paths_.size()];
+    bell = {bell_, POLLIN, 0};
     const Time left = until - time;
     const timespec pause{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
-    if (ppoll(waiting.data(), paths_.size(), &pause, nullptr) < 0 && errno != EINTR) {
+    if (ppoll(waiting.data(), paths_.size() + 1, &pause, nullptr) < 0 && errno != EINTR) {
       return Error{Code::io, errno, "stream: poll"};
     }
+    if (bell.revents != 0) return Error{Code::unavailable, 0, "the caller rang the bell"};
   }
 }
 

@@ -20,13 +20,18 @@ class Port final : public Carrier {
   struct Token {};  // open() makes ports
 
  public:
-  // Opens a socket to every aggregator. The frame size of the options is the wanted most.
+  // Opens a socket to every aggregator. The frame size of the options is the wanted most. The bell
+  // is the caller's descriptor and outlives the port, -1: none. Once it is readable, whoever waits
+  // here gets Code::unavailable: so another thread ends a wait.
   static Checked<std::unique_ptr<Port>> open(const protocol::LinkOptions& options,
-                                             std::span<const SocketAddress> aggregators);
-  Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths);
+                                             std::span<const SocketAddress> aggregators,
+                                             int bell = -1);
+  Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths,
+       int bell);
   ~Port() override;
 
-  // Until all workers have joined at all aggregators. Code::timeout says who is missing.
+  // Until all workers have joined at all aggregators. Code::timeout says who is missing, as does
+  // Code::unavailable after the bell.
   Verdict join(std::chrono::nanoseconds timeout);
   // As far as it goes without waiting: for those who join many ports on one thread.
   Checked<bool> try_join();
@@ -56,6 +61,7 @@ class Port final : public Carrier {
   protocol::Worker worker_;
   std::vector<std::unique_ptr<Path>> paths_;
   std::vector<protocol::Outgoing> outgoing_;
+  int bell_;
 };
 
 }  // namespace sluice::stream

@@ -295,7 +295,8 @@ Checked<std::unique_ptr<Port>> open_port(const PortOptions& options) {
   SLUICE_TRY_ASSIGN(const auto aggregators, aggregators_from(options.aggregators));
   SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
   SLUICE_TRY_ASSIGN(auto port,
-                    Port::open(link_of(world, options.rank, options.job, life), aggregators));
+                    Port::open(link_of(world, options.rank, options.job, life), aggregators,
+                               options.bell));
   SLUICE_TRY(port->join(options.timeout));
   return port;
 }

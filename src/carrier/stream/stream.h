@@ -26,6 +26,7 @@ struct PortOptions {
   std::uint64_t job = 0;
   std::string_view aggregators;  // addresses, comma separated
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // to join
+  int bell = -1;                                                // as of Port::open
 };
 
 Checked<std::unique_ptr<Port>> open_port(const PortOptions& options);
