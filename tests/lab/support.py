@@ -182,7 +182,7 @@ class LabTest(unittest.TestCase):
         return lab
 
     def start(self, *options, code=BLOCK, worker_count=2, lines=("ready",)):
-        """A lab whose workers have all said these lines, the last of which is that they are ready."""
+        """A lab whose workers have all said these lines, with the last that they are ready."""
         lab = self.popen("--workers", worker_count, *options, code=code)
         said = sorted(lab.stdout.readline() for _ in range(worker_count * len(lines)))
         self.assertEqual(said, sorted(f"[{rank}] {line}\n" for rank in range(worker_count)

@@ -40,7 +40,7 @@ def die_with_parent():
 def own_proc():
     """Gives this process, alone in a PID namespace, a /proc of that; OSError when it cannot be.
 
-    Without, a worker does not find itself under the number it has, and sees the machine's processes.
+    Without, a worker sees the machine's processes, and does not find itself under its number.
     """
     call("unshare", CLONE_NEWNS)
     try:
