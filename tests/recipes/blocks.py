@@ -7,13 +7,14 @@ import pathlib
 import re
 import sys
 
-# Those without a language; the others are code of a file.
-BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(*guides):
+    """Those without a language; the others are code of a file."""
     return [block for guide in guides
-            for block in BLOCK.findall(pathlib.Path(guide).read_text(encoding="utf-8"))]
+            for language, block in BLOCK.findall(pathlib.Path(guide).read_text(encoding="utf-8"))
+            if not language]
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ class Blocks(RecipeTest):
 
     def test_only_blocks_for_a_shell_are_taken(self):
         file = pathlib.Path(self.path("x.md"))
-        file.write_text("```\na\n```\ntext\n```python\nb\n```\n```\nc\nd\n```\n", encoding="utf-8")
+        file.write_text("```\na\n```\ntext\n```python\nb\n```\nmore\n\n```\nc\nd\n```\n",
+                        encoding="utf-8")
         self.assertEqual(blocks(file), ["a\n", "c\nd\n"])
 
 
