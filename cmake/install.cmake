@@ -15,7 +15,14 @@ if(SLUICE_SHARED)
           COMPONENT python EXCLUDE_FROM_ALL)
 endif()
 if(SLUICE_APPS)
-  install(TARGETS sluice_app sluiced RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  install(TARGETS sluice_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  if(SLUICE_DAEMON)
+    install(TARGETS sluiced RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  endif()
+  if(SKBUILD)  # What pip puts beside Python.
+    install(PROGRAMS $<TARGET_FILE:sluice_app> DESTINATION ${SKBUILD_SCRIPTS_DIR}
+            COMPONENT python EXCLUDE_FROM_ALL)
+  endif()
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         COMPONENT development)

@@ -1,4 +1,5 @@
-# Sourced by ./run and ./test: says what it does and why, installs what is missing, builds.
+# Sourced by ./run, ./test and the tests that use torch: says what it does and why, installs what is
+# missing, builds.
 # Debian 12 as root. A second call finds everything, changes nothing and needs no network.
 
 say() { printf '\n== %s\n' "$*"; }
@@ -81,6 +82,37 @@ build_release() {
   fi
   say "building $* (nothing to do the second time)"
   ninja -C build/release --quiet "$@"
+}
+
+# Less and less of what processors have, as oneDNN names it.
+INSTRUCTION_SETS=(AVX512_CORE AVX2)
+
+# usable_instructions PYTHON: torch's own bf16 product ends a process with SIGILL where a processor
+# says that it has AMX and the (virtual) machine does not grant it, with no Sluice in it. Tried in a
+# child; where that dies, torch is told to use less, here and in all that is started from here.
+usable_instructions() {
+  local set
+  product_dies "$1" || return 0
+  for set in "${INSTRUCTION_SETS[@]}"; do
+    ONEDNN_MAX_CPU_ISA=$set product_dies "$1" && continue
+    export ONEDNN_MAX_CPU_ISA=$set
+    echo "torch's own bf16 product dies of an illegal instruction on this machine:" \
+      "ONEDNN_MAX_CPU_ISA=$set is set"
+    return 0
+  done
+  complain "torch's own bf16 product dies of an illegal instruction on this machine, also with" \
+    "ONEDNN_MAX_CPU_ISA=${INSTRUCTION_SETS[*]}; what uses bf16 will fail"
+}
+
+product_dies() {  # PYTHON; not for want of torch
+  local status=0
+  {
+    (
+      ulimit -c 0
+      exec "$1" -c 'import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a'
+    ) || status=$?
+  } >/dev/null 2>&1
+  [ "$status" -eq $((128 + $(kill -l ILL))) ]
 }
 
 BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev

@@ -413,6 +413,27 @@ sluice_code sluice_exchange_next(sluice_exchange* exchange, sluice_round** round
 sluice_code sluice_widen(const char* format, const void* from, uint64_t count, float* to);
 sluice_code sluice_shorten(const char* format, const float* from, uint64_t count, void* to);
 
+/* ---- What codecs accept ------------------------------------------------------------------- */
+
+/* An option of a codec. All text is static storage. */
+typedef struct sluice_codec_option {
+  const char* key;
+  const char* help;
+  const char* text;     /* key, default and what is accepted: "bits=4 (1 to 8)" */
+  uint32_t kind;        /* 0 integer 1 real 2 choice */
+  uint32_t multiple_of; /* of an integer */
+  double preset;        /* the default; of a choice: its index */
+  double minimum;       /* of an integer or real */
+  double maximum;
+  const char* const* choices; /* of a choice */
+  size_t choice_count;
+} sluice_codec_option;
+
+/* What the codec of that index does, as one line. Static storage; NULL if index >= count. */
+const char* sluice_codec_summary(size_t index);
+/* Its options, and how many there are; they live as long as the library. NULL and 0: none. */
+const sluice_codec_option* sluice_codec_options(size_t index, size_t* count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,10 +11,12 @@ here.
 
 from __future__ import annotations
 
+from ._catalogue import CodecInfo, OptionInfo, carriers, codecs
 from ._library import LibraryError
-from ._reduce import carriers, codecs, reduce
+from ._reduce import reduce
 
-__all__ = ["LibraryError", "__version__", "carriers", "codecs", "reduce"]
+__all__ = ["CodecInfo", "LibraryError", "OptionInfo", "__version__", "carriers", "codecs",
+           "reduce"]
 
 __version__: str
 

@@ -107,9 +107,11 @@ def _declare(library: ctypes.CDLL) -> None:
         count = getattr(library, f"sluice_{kind}_count")
         count.argtypes = []
         count.restype = ctypes.c_size_t
-        name_of = getattr(library, f"sluice_{kind}_name")
-        name_of.argtypes = [ctypes.c_size_t]
-        name_of.restype = ctypes.c_char_p
+    for name in ("sluice_codec_name", "sluice_codec_summary", "sluice_carrier_name"):
+        getattr(library, name).argtypes = [ctypes.c_size_t]
+        getattr(library, name).restype = ctypes.c_char_p
+    library.sluice_codec_options.argtypes = [ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)]
+    library.sluice_codec_options.restype = ctypes.c_void_p
     # Addresses travel as integers: an array of them is quicker to fill than one of float pointers.
     library.sluice_reduce_local.argtypes = [
         ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p),

@@ -9,19 +9,6 @@ from typing import Any, Iterable
 from . import _library
 
 
-def codecs() -> list[str]:
-    """Names of the codecs, for the SPEC of reduce()."""
-    library = _library.load()
-    return [library.sluice_codec_name(i).decode() for i in range(library.sluice_codec_count())]
-
-
-def carriers() -> list[str]:
-    """Names of the carriers that the library was built with."""
-    library = _library.load()
-    return [library.sluice_carrier_name(i).decode()
-            for i in range(library.sluice_carrier_count())]
-
-
 def reduce(arrays: Iterable[Any], codec: str = "tide:bits=4", *, seed: int = 0,
            step: int = 0) -> Any:
     """Average arrays with a codec, one array per worker, without a network.
@@ -35,7 +22,7 @@ def reduce(arrays: Iterable[Any], codec: str = "tide:bits=4", *, seed: int = 0,
         float64, float16 and bfloat16 are converted to float32 first, so that float64 loses digits
         and becomes infinite beyond 3.4e38.
     codec
-        A SPEC such as ``"f32"`` or ``"tide:bits=2"``; `codecs()` lists the names.
+        A SPEC such as ``"f32"`` or ``"tide:bits=2"``; `codecs()` lists names and options.
     seed, step
         0 to 2^64 - 1. They name all randomness: equal arguments give equal bytes, on any machine.
 

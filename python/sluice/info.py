@@ -17,7 +17,7 @@ import sys
 from typing import Any, Optional
 
 from . import _library
-from ._reduce import carriers, codecs
+from ._catalogue import carriers, codecs
 
 MPI_NAMES = ("mpi", "mpich")
 

@@ -5,7 +5,8 @@
 
 A case is a function of a module beside this one, called as case(rank, size) on every rank. It
 returns None or a JSON value, raises unittest.SkipTest, or fails by any other exception. Each case
-has a process group and a store of its own, so that a failure of one does not reach the next.
+has a process group and a store of its own, so that a failure of one does not reach the next. When a
+rank dies, the cases after that one are run by new ranks.
 
 One process imports torch and forks the ranks: torch takes seconds to import, a fork none.
 """
@@ -27,6 +28,7 @@ import unittest
 
 TIMEOUT = 60.0  # seconds of a collective, and of the ranks' meeting after a case
 LOG_TAIL = 4000  # characters of a rank's output that a report repeats
+LEFT = 3  # exit status of a rank that goes because another has ended or does not come
 
 cleanups = []  # of the case in hand; see later()
 
@@ -87,8 +89,8 @@ def _collect(folder, job, output):
     for rank in range(job["size"]):
         said = _said(pathlib.Path(folder, f"rank-{rank}.jsonl"))
         for name in job["cases"]:
-            lost = Report("lost", _obituary(folder, rank, name, said, output))
-            reports[name].append(said.get(name, lost))
+            reports[name].append(said.get(name) or Report(
+                "lost", _obituary(folder, rank, name, said, output)))
     return reports
 
 
@@ -101,7 +103,7 @@ def _said(file):
 
 def _obituary(folder, rank, name, said, output):
     ends = pathlib.Path(folder, "ends.json")
-    how = json.loads(ends.read_text())[rank] if ends.exists() else "was never started"
+    how = json.loads(ends.read_text())[name][rank] if ends.exists() else "was never started"
     log = pathlib.Path(folder, f"rank-{rank}.log")
     text = log.read_text(errors="replace")[-LOG_TAIL:] if log.exists() else ""
     return (f"rank {rank} did not finish {name}: it {how}, after {len(said)} cases"
@@ -116,14 +118,37 @@ def _supervise(folder):
     for name in job["cases"]:
         importlib.import_module(name.rsplit(".", 1)[0])
     _warm_up()
+    until = time.monotonic() + job["timeout"]
+    first, ends = 0, {}  # ends: of each case that somebody did not finish, how the ranks ended
+    while first < len(job["cases"]):
+        ended = _run_ranks(folder, job, first, until)
+        unfinished = first + _finished_by_all(folder, job, first)
+        ends.update(dict.fromkeys(job["cases"][unfinished:], ended))
+        # New ranks take the cases after that, unless there is no time left for them.
+        first = unfinished + 1 if time.monotonic() < until else len(job["cases"])
+    pathlib.Path(folder, "ends.json").write_text(json.dumps(ends))
+
+
+def _run_ranks(folder, job, first, until):
+    """All cases from that one on, or as many as everybody lives through; how each rank ended."""
     children = {}
+    for rank in range(job["size"]):
+        pathlib.Path(folder, f"ended-{rank}").unlink(missing_ok=True)
     for rank in range(job["size"]):
         pid = os.fork()
         if pid == 0:
-            _be_rank(folder, job, rank)
+            _be_rank(folder, job, rank, first)
         children[pid] = rank
-    ends = _await(children, job, folder)
-    pathlib.Path(folder, "ends.json").write_text(json.dumps([ends[r] for r in sorted(ends)]))
+    ends = _await(children, job, folder, until)
+    return [ends[rank] for rank in sorted(ends)]
+
+
+def _finished_by_all(folder, job, first):
+    """How many of the cases from that one on."""
+    said = [_said(pathlib.Path(folder, f"rank-{rank}.jsonl")) for rank in range(job["size"])]
+    missing = (number for number, name in enumerate(job["cases"][first:])
+               if not all(name in reports for reports in said))
+    return next(missing, len(job["cases"]) - first)
 
 
 def _warm_up():
@@ -134,10 +159,9 @@ def _warm_up():
         pass  # An older torch, which has no use for it.
 
 
-def _await(children, job, folder):
+def _await(children, job, folder, until):
     """{rank: how it ended}; kills who is late, and who is expendable when the others are done."""
     ends = {}
-    until = time.monotonic() + job["timeout"]
     doors = {os.pidfd_open(pid): pid for pid in children}
     poll = select.poll()
     for door in doors:
@@ -151,8 +175,7 @@ def _await(children, job, folder):
             os.close(door)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             pathlib.Path(folder, f"ended-{children[pid]}").touch()
-            ends.setdefault(children[pid],
-                            f"exited with {code}" if code >= 0 else f"died of signal {-code}")
+            ends.setdefault(children[pid], _how(code))
         waiting = {children[pid]: pid for pid in doors.values()}
         if not opened or set(waiting) <= set(job["expendable"]):
             why = "" if opened else " for being late"
@@ -164,19 +187,24 @@ def _await(children, job, folder):
     return ends
 
 
+def _how(code):
+    if code == LEFT:
+        return "went because another rank had ended or did not come"
+    return f"exited with {code}" if code >= 0 else f"died of signal {-code}"
+
+
 # --- a rank ---
 
 
-def _be_rank(folder, job, rank):
+def _be_rank(folder, job, rank, first):
     """Never returns."""
     code = 1
     try:
-        log = os.open(f"{folder}/rank-{rank}.log", os.O_WRONLY | os.O_CREAT, 0o600)
+        log = os.open(f"{folder}/rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["size"]))
-        _run_all(folder, job, rank)
-        code = 0
+        code = _run_all(folder, job, rank, first)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -185,19 +213,19 @@ def _be_rank(folder, job, rank):
         os._exit(code)
 
 
-def _run_all(folder, job, rank):
+def _run_all(folder, job, rank, first):
+    """The exit status."""
     import torch.distributed as dist
 
-    store = dist.FileStore(f"{folder}/store", job["size"])
-    with open(f"{folder}/rank-{rank}.jsonl", "w", buffering=1) as said:
-        for number, name in enumerate(job["cases"]):
-            absent = _meet(store, number, rank, job["size"], folder)
-            if absent:
-                report = Report("failed", f"not run: rank {', '.join(map(str, absent))} did not"
-                                          f" finish {job['cases'][number - 1]}")
-            else:
-                report = _run_one(store, number, name, rank, job["size"])
+    store = dist.FileStore(f"{folder}/store-{first}", job["size"])
+    with open(f"{folder}/rank-{rank}.jsonl", "a", buffering=1) as said:
+        for number, name in list(enumerate(job["cases"]))[first:]:
+            if absent := _meet(store, number, rank, job["size"], folder):
+                print(f"{name}: rank {', '.join(map(str, absent))} did not come", flush=True)
+                return LEFT
+            report = _run_one(store, number, name, rank, job["size"])
             said.write(json.dumps({"case": name, **dataclasses.asdict(report)}) + "\n")
+    return 0
 
 
 def _meet(store, number, rank, size, folder):

@@ -1,6 +1,8 @@
 """Cases that try the launcher itself."""
 
+import faulthandler
 import os
+import signal
 import threading
 import unittest
 
@@ -34,8 +36,23 @@ def rank_1_dies(rank, size):
         os._exit(5)
 
 
-def never_runs(rank, size):
-    pass
+ranks_add_up_again = ranks_add_up_at_last = ranks_add_up
+
+
+def rank_1_meets_an_illegal_instruction(rank, size):
+    if rank == 1:
+        faulthandler.disable()  # Or its traceback would be in the log.
+        signal.raise_signal(signal.SIGILL)
+    ranks_add_up(rank, size)
+
+
+def all_are_killed(rank, size):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def rank_1_dies_after_it(rank, size):
+    if rank == 1:
+        launch._meet = lambda *_: os._exit(5)  # What comes next, when the report is written.
 
 
 def rank_1_waits(rank, size):

@@ -5,9 +5,11 @@
 """
 
 import array
+import copy
 import json
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -318,6 +320,38 @@ class Library(unittest.TestCase):
     def test_codecs_and_carriers(self):
         self.assertLessEqual({"f32", "tide", "thc"}, set(sluice.codecs()))
         self.assertIn("local", sluice.carriers())
+
+    def test_codecs_know_their_options(self):
+        few = [np.float32([0, 0, 1, 0]), np.float32([0, 0, 3, 0])]
+        for codec in sluice.codecs():
+            self.assertEqual((str(codec), codec.name), (codec, codec))
+            self.assertTrue(codec.summary)
+            for option in codec.options:
+                with self.subTest(f"{codec}: {option}"):
+                    shown = f"{option.default:g}" if option.kind == "real" else option.default
+                    self.assertTrue(str(option).startswith(f"{option.key}={shown} ("))
+                    self.assertTrue(option.help)
+                    # The default is accepted and changes nothing; what is beyond is refused.
+                    spec = f"{codec}:{option.key}="
+                    np.testing.assert_array_equal(sluice.reduce(few, f"{spec}{option.default}"),
+                                                  sluice.reduce(few, codec))
+                    wrong = ("nothing" if option.kind == "choice"
+                             else option.kind == "integer" and option.maximum + 1
+                             or 2 * option.maximum)
+                    with self.assertRaises(ValueError):
+                        sluice.reduce(few, f"{spec}{wrong}")
+                    if option.kind == "choice":
+                        self.assertIn(option.default, option.choices)
+                        self.assertIsNone(option.minimum)
+                    else:
+                        self.assertTrue(option.minimum <= option.default <= option.maximum)
+                        self.assertEqual(option.choices, ())
+
+    def test_a_codec_can_be_copied_and_sent(self):
+        for codec in sluice.codecs():
+            for other in (copy.deepcopy(codec), pickle.loads(pickle.dumps(codec))):
+                self.assertEqual((other, other.summary, other.options),
+                                 (codec, codec.summary, codec.options))
 
     def test_a_missing_library_is_named_at_the_first_use(self):
         done = self.run_python("import sluice; print('imported'); sluice.codecs()",

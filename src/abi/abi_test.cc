@@ -20,6 +20,50 @@ TEST(Abi, CatalogueEndsWithNull) {
   EXPECT_EQ(sluice_codec_name(sluice_codec_count()), nullptr);
 }
 
+// A codec's SPEC with one option set, as the option's own page says.
+std::string spec_with(const char* codec, const sluice_codec_option& option, double value) {
+  std::string text = std::string(codec) + ":" + option.key + "=";
+  if (option.kind == 2) return text + option.choices[static_cast<size_t>(value)];
+  if (option.kind == 0) return text + std::to_string(static_cast<long long>(value));
+  return text + std::to_string(value);
+}
+
+TEST(Abi, OptionsSayWhatIsAccepted) {
+  size_t found = 0;
+  for (size_t i = 0; i < sluice_codec_count(); ++i) {
+    EXPECT_STRNE(sluice_codec_summary(i), "");
+    size_t count = 99;
+    const sluice_codec_option* const options = sluice_codec_options(i, &count);
+    ASSERT_EQ(options == nullptr, count == 0);
+    for (size_t j = 0; j < count; ++j, ++found) {
+      const sluice_codec_option& option = options[j];
+      SCOPED_TRACE(option.text);
+      EXPECT_EQ(std::string(option.text).rfind(std::string(option.key) + "=", 0), 0u);
+      EXPECT_STRNE(option.help, "");
+      ASSERT_LE(option.kind, 2u);
+      EXPECT_EQ(option.choice_count > 1, option.kind == 2);
+      EXPECT_EQ(option.minimum < option.maximum, option.kind != 2);
+      // The default is accepted and changes nothing.
+      sluice_codec* codec = nullptr;
+      ASSERT_EQ(sluice_codec_make(spec_with(sluice_codec_name(i), option, option.preset).c_str(),
+                                  &codec),
+                SLUICE_OK)
+          << sluice_last_error();
+      EXPECT_STREQ(sluice_codec_spec(codec), sluice_codec_name(i));
+      sluice_codec_free(codec);
+      if (option.kind == 2) continue;
+      EXPECT_EQ(sluice_codec_make(
+                    spec_with(sluice_codec_name(i), option, option.maximum + 1).c_str(), &codec),
+                SLUICE_INVALID_ARGUMENT);
+    }
+  }
+  EXPECT_GT(found, 10u);
+  size_t count = 99;
+  EXPECT_EQ(sluice_codec_options(sluice_codec_count(), &count), nullptr);
+  EXPECT_EQ(count, 0u);
+  EXPECT_EQ(sluice_codec_summary(sluice_codec_count()), nullptr);
+}
+
 TEST(Abi, EveryCodecAveragesEqualGradientsToThemselves) {
   const std::vector<float> gradient(1000, 0.75f);
   const std::vector<const float*> gradients(3, gradient.data());

@@ -1,5 +1,6 @@
 // The C functions about the library itself, its catalogue and codecs.
 #include <array>
+#include <deque>
 #include <string>
 
 #include "abi/edge.h"
@@ -27,6 +28,51 @@ const char* name_at(const std::vector<std::string>& names, std::size_t index) {
   return index < names.size() ? names[index].c_str() : nullptr;
 }
 
+// What C may read of a codec. Deques, because pointers into them are handed out while they grow.
+class CodecPage {
+ public:
+  explicit CodecPage(const Info& info) : summary_(keep(info.summary)) {
+    options_.reserve(info.options.size());
+    for (const OptionInfo& option : info.options) options_.push_back(describe_to_c(option));
+  }
+
+  [[nodiscard]] const char* summary() const { return summary_; }
+  [[nodiscard]] const std::vector<sluice_codec_option>& options() const { return options_; }
+
+ private:
+  const char* keep(std::string_view text) { return texts_.emplace_back(text).c_str(); }
+
+  sluice_codec_option describe_to_c(const OptionInfo& option) {
+    std::vector<const char*>& choices = choices_.emplace_back();
+    for (const std::string_view choice : option.choices) choices.push_back(keep(choice));
+    return {.key = keep(option.key),
+            .help = keep(option.help),
+            .text = keep(describe(option)),
+            .kind = static_cast<std::uint32_t>(option.kind),
+            .multiple_of = option.multiple_of,
+            .preset = option.preset,
+            .minimum = option.minimum,
+            .maximum = option.maximum,
+            .choices = choices.empty() ? nullptr : choices.data(),
+            .choice_count = choices.size()};
+  }
+
+  std::deque<std::string> texts_;
+  std::deque<std::vector<const char*>> choices_;
+  const char* summary_;
+  std::vector<sluice_codec_option> options_;
+};
+
+// Made once; nullptr beyond the catalogue.
+const CodecPage* page_at(std::size_t index) {
+  static const std::deque<CodecPage> pages = [] {
+    std::deque<CodecPage> made;
+    for (const Info& info : kCodecs) made.emplace_back(info);
+    return made;
+  }();
+  return index < pages.size() ? &pages[index] : nullptr;
+}
+
 }  // namespace
 
 extern "C" {
@@ -42,6 +88,17 @@ const char* sluice_kernel_level(void) { return name_of(kernel_level()).data(); }
 size_t sluice_codec_count(void) { return kCodecs.size(); }
 
 const char* sluice_codec_name(size_t index) { return name_at(names_of(kCodecs), index); }
+
+const char* sluice_codec_summary(size_t index) {
+  const CodecPage* const page = page_at(index);
+  return page == nullptr ? nullptr : page->summary();
+}
+
+const sluice_codec_option* sluice_codec_options(size_t index, size_t* count) {
+  const CodecPage* const page = page_at(index);
+  *count = page == nullptr ? 0 : page->options().size();
+  return *count == 0 ? nullptr : page->options().data();
+}
 
 size_t sluice_carrier_count(void) { return kCarriers.size(); }
 

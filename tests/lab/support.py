@@ -124,14 +124,29 @@ def without_sys_admin():
         raise OSError("prctl")
 
 
-def why_no_namespaces():
+def what_is_missing():
+    """(why there can be no namespaces here, why workers cannot have a /proc of their own)"""
     done = subprocess.run(command("--workers", 1, "--require-namespaces"), timeout=LIMIT_S,
                           capture_output=True, text=True, check=False)
-    return done.stderr.strip() if done.returncode == 3 else ""
+    said = done.stderr.strip()
+    return (said if done.returncode == 3 else "",
+            "".join(line for line in said.splitlines() if "no /proc of its own" in line))
 
 
-WHY_NOT = why_no_namespaces()
+def keep_datagrams_in_order():
+    """For a module's tests and all that they start: one processor.
+
+    Each processor has a queue of what arrives. A sender that is moved from one to another while the
+    first is busy has its later datagrams arrive before its earlier ones.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    unittest.addModuleCleanup(os.sched_setaffinity, 0, before)
+
+
+WHY_NOT, WHY_NO_PROC = what_is_missing()
 needs_namespaces = unittest.skipIf(WHY_NOT, WHY_NOT)
+needs_own_proc = unittest.skipIf(WHY_NO_PROC, WHY_NO_PROC)
 
 
 class LabTest(unittest.TestCase):
@@ -166,11 +181,12 @@ class LabTest(unittest.TestCase):
             self.addCleanup(clean_up)  # In reverse. What holds the pipes is not awaited.
         return lab
 
-    def start(self, *options, code=BLOCK, worker_count=2):
-        """A lab whose workers have all said that they are ready."""
+    def start(self, *options, code=BLOCK, worker_count=2, lines=("ready",)):
+        """A lab whose workers have all said these lines, with the last that they are ready."""
         lab = self.popen("--workers", worker_count, *options, code=code)
-        lines = sorted(lab.stdout.readline() for _ in range(worker_count))
-        self.assertEqual(lines, [f"[{rank}] ready\n" for rank in range(worker_count)])
+        said = sorted(lab.stdout.readline() for _ in range(worker_count * len(lines)))
+        self.assertEqual(said, sorted(f"[{rank}] {line}\n" for rank in range(worker_count)
+                                      for line in lines))
         return lab
 
 

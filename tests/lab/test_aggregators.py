@@ -169,8 +169,10 @@ class Aggregators:
         # The pipe ends when the kernel closes it, so when nothing changes the exit status any more.
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)
-        code = OPEN + ("s.sendto(b'exit 6', aggregators[0])\n"
-                       "print('gone' + open(sys.argv[1]).read())\n")
+        # It is opened before it can end: afterwards nobody writes, and opening would wait for ever.
+        code = OPEN + ("pipe = open(sys.argv[1])\n"
+                       "s.sendto(b'exit 6', aggregators[0])\n"
+                       "print('gone' + pipe.read())\n")
         done = self.lab("--workers", 1, "--aggregators", 1, "--aggregators-may-fail", "--grace", 0,
                         "--aggregator-command",
                         python("import os, sys\nos.open(sys.argv[1], os.O_RDWR)\n" + ECHO, pipe),

@@ -5,11 +5,13 @@ import re
 import shutil
 import unittest
 
-from support import (ECHO, OPEN, SEND_5_MB, LabTest, binomial_range, needs_namespaces, python,
-                     without_sys_admin)
+from support import (ECHO, OPEN, SEND_5_MB, LabTest, binomial_range, keep_datagrams_in_order,
+                     needs_namespaces, python, without_sys_admin)
 
 needs_nft = unittest.skipUnless(shutil.which("nft"), "no nft in PATH")
 ROUNDS, ROUND_COUNT = 40, 50  # So few at a time that no socket's buffer is ever full.
+
+setUpModule = keep_datagrams_in_order
 
 # Rounds of datagrams, each ended by a question that is asked until it is answered; the network
 # keeps order, so that what of the round is to come has come before the answer.
@@ -87,13 +89,14 @@ class InNamespaces(LossTest):
                          r"lab: rank 1, .*lost sent 7, lost received 0, cpu \S+ s, exit 0\n")
 
     def test_all_protocols(self):
-        code = ("import os, socket\nif os.environ['RANK'] == '1':\n"
-                "    s = socket.socket()\n    s.settimeout(0.1)\n"
+        # Where TCP passes the answer is awaited, a refusal; where all is lost none can come.
+        code = ("import os, socket, sys\nif os.environ['RANK'] == '1':\n"
+                "    s = socket.socket()\n    s.settimeout(float(sys.argv[1]))\n"
                 "    try:\n        s.connect((os.environ['MASTER_ADDR'], 9))\n"
                 "    except TimeoutError:\n        print('no answer')\n")
-        for protocol, lost in (("udp", False), ("all", True)):
+        for protocol, lost, wait_s in (("udp", False, 30), ("all", True, 1)):
             done = self.lab("--workers", 2, "--loss", 100, "--loss-protocol", protocol,
-                            code=code, status=0 if lost else 1)
+                            code=code, arguments=[wait_s], status=0 if lost else 1)
             self.assertEqual("[1] no answer\n" in done.stdout, lost)
             self.assertEqual(self.result()["workers"][1]["lost_sent"] > 0, lost)
 

@@ -7,11 +7,26 @@ import re
 import select
 import shutil
 import subprocess
+import sys
 import time
 import unittest
+import unittest.mock
 
-from support import (FAMILY, LIMIT_S, SEND_5_MB, LabTest, children, descendants,
-                     namespaces_in_use, needs_namespaces, not_ended)
+from support import (BLOCK, FAMILY, LAB, LIMIT_S, SEND_5_MB, LabTest, children, descendants,
+                     namespaces_in_use, needs_namespaces, needs_own_proc, not_ended)
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(LAB.parent))
+from lab_parts import system  # noqa: E402
+from lab_parts.system import call  # noqa: E402
+
+MS_BIND, MS_SHARED = 1 << 12, 1 << 20
+
+
+def root_is_a_mount():
+    """Python says so of every "/", that of a chroot too."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as lines:
+        return any(line.split()[4] == "/" for line in lines)
 
 
 @needs_namespaces
@@ -85,6 +100,7 @@ class InNamespaces(LabTest):
                                                  ("w0", shown), ("w1", shown)])
         self.assertEqual(self.tbf_rates(self.start("--rate", "unlimited"), 2), [])
 
+    @needs_own_proc
     def test_each_worker_has_only_its_own_links_and_its_own_proc(self):
         code = ("import os, socket\n"
                 "print(*sorted(name for _, name in socket.if_nameindex()))\n"
@@ -140,6 +156,43 @@ class InNamespaces(LabTest):
         done = subprocess.run(["nsenter", f"--net=/proc/self/fd/{namespace}", "ip", "-j", "link"],
                               pass_fds=[namespace], capture_output=True, check=True)
         return {link["ifname"] for link in json.loads(done.stdout)}
+
+    @needs_own_proc
+    @unittest.skipUnless(root_is_a_mount(), "is in a chroot, as all cases then are")
+    def test_in_a_chroot_too_each_worker_has_its_own_proc(self):
+        root = self.folder / "root"
+        root.mkdir()
+        self.preexec = lambda: enter_chroot(root)
+        lab = self.start(code="import os; print(os.readlink('/proc/self') == str(os.getpid()))\n"
+                              + BLOCK, lines=("True", "ready"))
+        # What is mounted for the workers stays with them, though the chroot's mounts are shared.
+        mounts = pathlib.Path(f"/proc/{lab.pid}/mountinfo").read_text(encoding="utf-8")
+        self.assertEqual(mounts.count(" /proc "), 1, mounts)
+
+
+def enter_chroot(root):
+    """In a mount namespace of its own: a chroot that shows the machine, its "/" no mount point."""
+    call("unshare", system.CLONE_NEWNS)
+    call("mount", b"none", b"/", None, system.MS_REC | system.MS_PRIVATE, None)
+    for entry in os.scandir("/"):
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry), root / entry.name)
+        elif entry.is_dir():
+            (root / entry.name).mkdir()
+            call("mount", os.fsencode(entry.path), os.fsencode(root / entry.name), None,
+                 MS_BIND | system.MS_REC, None)
+    call("mount", b"none", b"/", None, system.MS_REC | MS_SHARED, None)
+    folder = os.getcwd()
+    os.chroot(root)
+    os.chdir(folder)
+
+
+class OwnProc(unittest.TestCase):
+    def test_where_it_cannot_be_the_reason_is_told(self):
+        with unittest.mock.patch.object(system, "call", side_effect=[None, OSError(22, "mount: a"),
+                                                                     OSError(1, "mount: b")]):
+            with self.assertRaisesRegex(OSError, "mount: b"):
+                system.own_proc()
 
 
 if __name__ == "__main__":

@@ -76,11 +76,18 @@ class Outcomes:
         self.assertEqual([w["exit"] for w in self.result()["workers"]], [0, 139])
 
     def test_time_out_names_the_ranks_and_ends_the_stubborn(self):
-        code = ("import os, signal, sys\nif os.environ['RANK'] == '1':\n    sys.exit()\n"
-                "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        code = ("import os, signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                "open(f\"{sys.argv[1]}/{os.environ['RANK']}\", 'w').close()\n"
+                "if os.environ['RANK'] == '1':\n    os._exit(0)\n"
                 "while True:\n    signal.pause()")
-        done = self.lab("--workers", 3, "--timeout", "1", code=code, status=124)
-        self.assertIn("time-out after 1 s; still running: ranks 0, 2\n", done.stderr)
+        for seconds in (1, 4, 16):  # Until all were that far before the time was over.
+            folder = self.folder / str(seconds)
+            folder.mkdir()
+            done = self.lab("--workers", 3, "--timeout", seconds, code=code, arguments=[folder],
+                            status=124)
+            if len(os.listdir(folder)) == 3:
+                break
+        self.assertIn(f"time-out after {seconds} s; still running: ranks 0, 2\n", done.stderr)
         self.assertEqual([w["exit"] for w in self.result()["workers"]], [137, 0, 137])
 
     def test_command_that_cannot_be_run(self):

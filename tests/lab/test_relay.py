@@ -9,14 +9,16 @@ import subprocess
 import sys
 import unittest
 
-from support import (ECHO, LAB, LIMIT_S, OPEN, LabTest, binomial_range, needs_namespaces, python,
-                     without_sys_admin)
+from support import (ECHO, LAB, LIMIT_S, OPEN, LabTest, binomial_range, keep_datagrams_in_order,
+                     needs_namespaces, python, without_sys_admin)
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(LAB.parent))
 from lab_parts import relay  # noqa: E402
 
 COUNT = 200  # Small datagrams that a socket's buffer holds at once.
+
+setUpModule = keep_datagrams_in_order
 
 
 def settings(**given):

@@ -35,3 +35,18 @@ def call(name, *arguments):
 
 def die_with_parent():
     call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def own_proc():
+    """Gives this process, alone in a PID namespace, a /proc of that; OSError when it cannot be.
+
+    Without, a worker sees the machine's processes, and does not find itself under its number.
+    """
+    call("unshare", CLONE_NEWNS)
+    try:
+        call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    except OSError:
+        # In a chroot "/" is no mount point. Its /proc is one, and what is mounted on that must
+        # not reach the machine.
+        call("mount", b"none", b"/proc", None, MS_PRIVATE, None)
+    call("mount", b"proc", b"/proc", b"proc", 0, None)
