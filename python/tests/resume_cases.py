@@ -144,3 +144,25 @@ def from_4_to_2(rank, size):
 
 def from_2_to_3(rank, size):
     return _load_world(rank, size, 2)
+
+
+# --- an earlier Sluice ---
+
+
+def from_the_first_edition(rank, size):
+    """A state of rank 0 of 2 that Sluice saved when tide had no floor and rounded its sums."""
+    saved = torch.load(pathlib.Path(__file__).with_name("data") / "first_edition.pt",
+                       **kit.WEIGHTS_ONLY)
+    ddp, handle = kit.attached(torch.nn.Linear(32, 64, bias=False), codec="tide:bits=2",
+                               feedback="ef", min_size=0)
+    handle.load_state_dict({**saved, "rank": rank})
+    assert handle.state.step == 3, handle.state.step
+    now = handle.state_dict()
+    assert now["codec"] == "tide:bits=2,down=narrow", now["codec"]
+    assert saved["codec"] == "tide:bits=2", saved["codec"]
+    assert saved["residuals"].keys() == now["residuals"].keys() == {"weight"}
+    assert torch.equal(now["residuals"]["weight"], saved["residuals"]["weight"])
+    assert torch.equal(now["model"], saved["model"])
+    ddp(torch.ones(4, 32) * (rank + 1)).sum().backward()
+    assert handle.state.step == 4, handle.state.step
+    return kit.bits({"grad": ddp.module.weight.grad})

@@ -17,7 +17,8 @@ class Resume(unittest.TestCase):
         cls.reports = {}
         for size, names in ((2, ("whole_and_half", "save_for_another_world")),
                             (4, ("save_for_another_world",)),
-                            (2, ("other_half", "half_without_sluice_state", "from_4_to_2")),
+                            (2, ("other_half", "half_without_sluice_state", "from_4_to_2",
+                                 "from_the_first_edition")),
                             (3, ("from_2_to_3",))):
             cases = [f"resume_cases.{name}" for name in names]
             done = launch(size, cases, env={"RESUME_FOLDER": folder.name})
@@ -54,6 +55,9 @@ class Resume(unittest.TestCase):
     def test_from_2_ranks_to_3_the_sum_of_residuals_is_kept(self):
         self.value(2, "save_for_another_world")
         self.value(3, "from_2_to_3")
+
+    def test_a_state_of_tides_first_edition_goes_on(self):
+        self.value(2, "from_the_first_edition")
 
 
 if __name__ == "__main__":

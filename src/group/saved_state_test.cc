@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -197,6 +199,65 @@ TEST(SavedState, RealCodecsComeBackWithTheirResiduals) {
     const auto second = make();
     ASSERT_TRUE(second->load(first->save()).has_value()) << info.name;
     EXPECT_EQ(second->save(), first->save()) << info.name;
+  }
+}
+
+// tests/data/saved has states of worker 0 of 2 as tide's first edition saved them, without a floor
+// and with sums that feedback could not keep.
+Bytes first_edition(const std::string& name) {
+  const std::string path = std::string(SLUICE_TEST_DATA) + "/saved/" + name;
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> read((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_FALSE(read.empty()) << path;
+  const auto bytes = std::as_bytes(std::span(read));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::unique_ptr<Group> group_of(const NamedCodec& codec, FeedbackKind feedback, World& world) {
+  const Tensor tensor{5, 10, 100};
+  return std::move(*Group::make({.workers = 2, .seed = 7, .feedback = feedback}, codec.spec,
+                                *codec.codec, world.port(0), {&tensor, 1}));
+}
+
+TEST(SavedState, OfTheFirstEditionOfTideLoads) {
+  struct Row {
+    std::string file;
+    FeedbackKind feedback;
+    std::string spec;   // as a user writes it …
+    std::string saved;  // … and as it is saved from now on
+  };
+  const std::vector<Row> rows{
+      {"tide-first-edition-ef.state", FeedbackKind::ef, "tide", "tide:down=narrow"},
+      {"tide-first-edition-ef.state", FeedbackKind::ef, "tide:floor=0,down=full",
+       "tide:down=full,floor=0"},
+      {"tide-first-edition-previous.state", FeedbackKind::none, "tide:bits=3,scales=previous",
+       "tide:bits=3,down=round,scales=previous"}};
+  for (const Row& row : rows) {
+    const auto world = local::make_world({.workers = 2});
+    const auto codec = make_codec(row.spec);
+    const auto group = group_of(*codec, row.feedback, **world);
+    const Bytes before = first_edition(row.file);
+    const Verdict loaded = group->load(before);
+    ASSERT_TRUE(loaded.has_value()) << row.spec << ": " << loaded.error().message;
+    const Bytes after = group->save();
+    const auto text = [](const Bytes& bytes) {
+      return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    EXPECT_NE(text(after).find(row.saved), std::string::npos) << row.spec;
+    // All but the spec, its size and the checksum.
+    const auto tail = [](const Bytes& bytes) { return Bytes(bytes.end() - 8400, bytes.end() - 8); };
+    EXPECT_EQ(tail(after), tail(before)) << row.spec;
+  }
+}
+
+TEST(SavedState, OfOtherBitsBlocksOrScalesIsRefused) {
+  const Bytes saved = first_edition("tide-first-edition-ef.state");
+  for (const std::string spec : {"tide:bits=3", "tide:block=64", "tide:scales=previous", "fixed"}) {
+    const auto world = local::make_world({.workers = 2});
+    const auto codec = make_codec(spec);
+    const Verdict loaded = group_of(*codec, FeedbackKind::ef, **world)->load(saved);
+    ASSERT_FALSE(loaded.has_value()) << spec;
+    EXPECT_EQ(loaded.error().code, Code::mismatch) << spec;
   }
 }
 

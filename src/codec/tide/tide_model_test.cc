@@ -1,4 +1,5 @@
 // One level for the whole model, from the second step on.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
@@ -176,6 +177,56 @@ TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
     const auto kept = codes_of(first[t][0][0].down, layout);
     expect_lanes(second[t][0],
                  widths_by_model(known, kept, layout, model.told, model.crews[t].key, 1), layout);
+  }
+}
+
+// Rows of a table that are touched, others every step, beside a part that always is. `share` of the
+// rows is touched on average; how many differs from step to step by up to a third.
+std::vector<Floats> touched(std::uint32_t n, std::uint32_t rows, std::uint32_t step, double share) {
+  std::mt19937 random(step);
+  const double now = share * std::uniform_real_distribution<double>(2.0 / 3, 4.0 / 3)(random);
+  std::vector<Floats> gradients = gradients_of(n, std::size_t{256} * rows, 100 + step, 2);
+  for (std::uint32_t row = rows / 8; row < rows; ++row) {
+    if (std::uniform_real_distribution<double>()(random) < now) continue;
+    for (Floats& gradient : gradients) {
+      std::fill_n(gradient.begin() + std::ptrdiff_t{256} * row, 256, 0.0f);
+    }
+  }
+  return gradients;
+}
+
+// The budget was found for the rows of the step before. What a step sends beyond it is at most what
+// the rows that are touched now would take at that level.
+TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
+  constexpr std::uint32_t kRows = 512;
+  constexpr int kSteps = 40;
+  for (const double bits : {1.5, 2.0, 3.0, 4.0}) {
+    for (const double share : {0.1, 0.5}) {
+      Crew crew({.bits = bits}, 2, std::size_t{256} * kRows, false);
+      crew.with_model = true;
+      const double most = bits * 256 * kRows;
+      double worst = -1;
+      double sum = 0;
+      for (int step = 0; step < kSteps; ++step) {
+        crew.number = static_cast<std::uint64_t>(step);
+        crew.key = chunk_key(1, crew.number, 1);
+        const Steps steps = crew.step(touched(2, kRows, static_cast<std::uint32_t>(step), share));
+        crew.end_step();
+        const double over = static_cast<double>(bits_of(steps[0]) + bits_of(steps[1])) / most - 1;
+        if (step == 0) {
+          EXPECT_LE(over, 0) << "the budget of a first step is its own";
+          continue;
+        }
+        worst = std::max(worst, over);
+        sum += over;
+      }
+      const double mean = sum / (kSteps - 1);
+      // Twice as many live rows as before cost at most twice the budget, scales apart.
+      EXPECT_LT(worst, 1) << bits << ", " << share;
+      EXPECT_LT(mean, 0.05) << bits << ", " << share;
+      GTEST_LOG_(INFO) << fmt::format("bits={}, {} of the rows: worst {:+.1f} %, mean {:+.1f} %",
+                                      bits, share, 100 * worst, 100 * mean);
+    }
   }
 }
 
