@@ -60,7 +60,7 @@ TEST_F(CodecsOverMpi, GiveTheBitsOfLocal) {
   std::uint64_t job = 0;
   for (const Subject& subject : each_codec_on_local()) {
     const auto codec = make_codec_of(subject);
-    const bool feedback = codec->traits(*workers).contraction != Contraction::never;
+    const bool feedback = codec->traits(*workers).takes_feedback();
     for (const std::uint32_t count : kCounts) {
       const Scenario scenario{.count = count,
                               .workers = *workers,
