@@ -342,7 +342,8 @@ void sluice_port_free(sluice_port* port);
 
 /* Averages a parcel; returns when all means are written. Ports of one memory may run on several
  * threads, each on one. Codes as of sluice_parcel_begin and sluice_parcel_next, SLUICE_TIMEOUT, and
- * SLUICE_UNAVAILABLE after the bell; but for SLUICE_INVALID_ARGUMENT the port is of no use after an error. */
+ * SLUICE_UNAVAILABLE after the bell; but for SLUICE_INVALID_ARGUMENT the port is of no use after an
+ * error. */
 sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
                             size_t job_count);
 /* Of the parcel that just finished. */

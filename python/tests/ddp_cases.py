@@ -332,7 +332,8 @@ def threads_that_move_gradients_have_short_time_slices(rank, size):
         raise unittest.SkipTest("Linux before 6.12 has no time slices to ask for")
 
     def slices():
-        found = {int(tid): _time_slices.attributes(int(tid)) for tid in os.listdir("/proc/self/task")}
+        found = {int(tid): _time_slices.attributes(int(tid))
+                 for tid in os.listdir("/proc/self/task")}
         return {tid: one[5] for tid, one in found.items() if one}  # Else it has just ended.
     for carrier in ("torch", "stream"):
         before = slices()

@@ -99,6 +99,17 @@ class Watches(unittest.TestCase):
         words = self.watches[0].words(others=2, seconds=LIMIT)
         self.assertEqual([word.kind for word in words], [DIED, FAILED])
 
+    def test_rank_0_passes_a_word_on_before_anybody_there_can_end_its_process(self):
+        watch, known = self.watches[0], []
+        line = watch._lines[2]
+        send = line.send
+        with mock.patch.object(line, "send", lambda data: (known.append(dict(watch._words)),
+                                                           send(data))):
+            self.die(1)
+            self.heard(2)
+            self.heard(0)
+        self.assertEqual(known, [{}])
+
     def test_long_words_are_cut_and_still_arrive(self):
         self.watches[1].say(FAILED, "p" * 10**6, "\0ü\n" * 10**6)
         word, = self.heard(2)

@@ -2,8 +2,8 @@
 said but words about ends.
 
 A connection that closes without a goodbye names a rank that has died. Silence names nobody: a rank
-may compute, or be stopped, as long as it likes. Rank 0 hears all others and passes on what it hears;
-that rank 0 itself has died, all others hear. A rank that fails says so, and a word cannot be
+may compute, or be stopped, as long as it likes. Rank 0 hears all others and passes on what it
+hears; that rank 0 itself has died, all others hear. A rank that fails says so, and a word cannot be
 overtaken by the end of the connection that it travels on.
 """
 
@@ -156,17 +156,17 @@ class Watch:
         self._learn(word if self._rank != 0 else word._replace(rank=rank))
 
     def _learn(self, word: Word) -> None:
+        if word.rank in self._words or word.rank == self._rank:
+            return
+        if self._rank == 0:  # Passed on first: whoever hears it here may end this process.
+            for rank, line in list(self._lines.items()):
+                if rank != word.rank:
+                    line.send(json.dumps(word).encode())
         with self._heard:
-            if word.rank in self._words or word.rank == self._rank:
-                return
             first = not self._doom()
             self._words[word.rank] = word
             self._heard.notify_all()
             alarms = list(self._alarms) if first and self._doom() else []
-        if self._rank == 0:
-            for rank, line in list(self._lines.items()):
-                if rank != word.rank:
-                    line.send(json.dumps(word).encode())
         if word.kind == DIED and first:
             log.warning("sluice: rank %d has died: %s", word.rank, word.text)
         for alarm in alarms:
