@@ -20,7 +20,7 @@ if(SLUICE_APPS)
     install(TARGETS sluiced RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   endif()
   if(SKBUILD)  # What pip puts beside Python.
-    install(PROGRAMS $<TARGET_FILE:sluice_app> DESTINATION ${SKBUILD_SCRIPTS_DIR}
+    install(TARGETS sluice_app RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR}
             COMPONENT python EXCLUDE_FROM_ALL)
   endif()
 endif()
