@@ -201,8 +201,8 @@ sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensor
 /* The codec's canonical SPEC, where options that follow the feedback ("auto") have their meaning.
  * Lives as the memory. */
 const char* sluice_memory_spec(const sluice_memory* memory);
-/* Whether residuals and states that were saved under a SPEC fit this memory: the same codec, and the
- * same options but for those that only say what is sent. SLUICE_MISMATCH: they do not. */
+/* Whether residuals and states that were saved under a SPEC fit this memory: the same codec, and
+ * the same options but for those that only say what is sent. SLUICE_MISMATCH: they do not. */
 sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec);
 
 /* Between steps. The residual of a tensor (count floats, NULL without feedback), its codec state
