@@ -269,8 +269,9 @@ class StreamLane(Lane):
     """A lane whose parcels travel through aggregators; its process group is for all else."""
 
     def __init__(self, index: int, ranks: Ranks, memory: _native.Memory, stream: Stream) -> None:
-        super().__init__(index, ranks, memory)
+        # Before the thread is there: this fails where an aggregator does not answer.
         self._port: _native.Port | None = stream.port(index, memory)
+        super().__init__(index, ranks, memory)
 
     def run(self, order: _native.Order, jobs: ctypes.Array, bucket: int) -> _native.Report:
         self.position = f"step {order.step}, bucket {bucket}, parcel {order.sequence}"

@@ -57,16 +57,19 @@ def _own_numbers(attached: int) -> Iterator[None]:
 
 
 def _agree(facts: list[dict[str, Any]]) -> None:
+    """Facts are compared as they are, or by what they mean where that has several spellings."""
     for name in sorted(set().union(*facts)):
-        values = [one.get(name) for one in facts]
+        given = [one.get(name) for one in facts]
+        pairs = [(one["is"], one["said"]) if isinstance(one, dict) else (one, one) for one in given]
+        values = [value for value, _ in pairs]
         kinds: list[Any] = []
         for value in values:
             if value not in kinds:
                 kinds.append(value)
         if len(kinds) > 1:
             said = ", ".join(
-                f"{_list([rank for rank, value in enumerate(values) if value == kind])} {kind!r}"
-                for kind in kinds)
+                f"{_list([rank for rank, value in enumerate(values) if value == kind])}"
+                f" {pairs[values.index(kind)][1]!r}" for kind in kinds)
             raise SluiceError(f"ranks disagree on {name}: {said}; accepted: the same on every rank")
 
 
@@ -76,7 +79,8 @@ class Ranks:
     Ranks are counted within the group, from 0.
     """
 
-    def __init__(self, group: Any, lanes: int, timeout: float, backend: str | None) -> None:
+    def __init__(self, group: Any, lanes: int, timeout: float, backend: str | None,
+                 carrier: str) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise SluiceError("torch.distributed is not initialised; accepted: after"
                               " init_process_group")
@@ -90,7 +94,7 @@ class Ranks:
         _attached[tuple(self._ranks)] += 1
         name = f"sluice/{'-'.join(map(str, self._ranks))}/{_attached[tuple(self._ranks)]}"
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
-        self._meet({"lanes": lanes, "backend": backend or "gloo"})
+        self._meet({"carrier": carrier, "lanes": lanes, "backend": backend or "gloo"})
         with _own_numbers(_attached[tuple(self._ranks)]):
             self.groups = [self._new_group(backend or "gloo") for _ in range(lanes)]
         self.gathers_flat = self._gathers_flat()
@@ -138,12 +142,11 @@ class Ranks:
 
     def close(self) -> None:
         """Gives the process groups back."""
-        for group in self.groups:
-            dist.destroy_process_group(group)
-        self.groups = []
+        for group in list(self.groups):
+            self.drop(group)
 
     def drop(self, group: Any) -> None:
-        """Gives one process group back, after a failure."""
+        """Gives one process group back."""
         if group in self.groups:
             self.groups.remove(group)
             try:
