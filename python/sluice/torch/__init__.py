@@ -119,7 +119,8 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
                           " after wrapping the model")
     state = SluiceState(ddp.process_group, codec=codec, feedback=feedback, exclude=exclude,
                         min_size=min_size, start_step=start_step, **options)
-    named = [(name, p) for name, p in ddp.module.named_parameters() if p.requires_grad]
+    named = [(name, p) for name, p in ddp.module.named_parameters()
+             if p.requires_grad and name not in ddp.parameters_to_ignore]
     state.start(named, sparse=sparse_names(ddp.module))
     if attachment is not None:
         attachment.state = state

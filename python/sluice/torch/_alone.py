@@ -45,13 +45,14 @@ class Alone:
         """They were loaded."""
         self._paid.clear()
 
-    def average(self, state: "State", bucket: dist.GradBucket) -> torch.futures.Future:
+    def average(self, state: "State", bucket: dist.GradBucket,
+                last: bool) -> torch.futures.Future:
         """The bucket as it is, with the residuals of its tensors."""
         work = Work(bucket, state.step)
         if state.settings.feedback != "none" and not work.buffer.is_sparse:
             self._pay(state, work, bucket.parameters())
         state.count_bucket()
-        if bucket.is_last():
+        if last:
             state.count_step(skipped=self._end_step())
         work.future.set_result(work.result)
         return work.future

@@ -64,8 +64,8 @@ OPTIONS = (
     Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
     Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
     Option("lanes", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
-           " buckets are spread over; auto: 6, of carrier stream 2, of backend nccl 1, which takes no"
-           " more", 1, 16),
+           " buckets are spread over; auto: 6, of carrier stream 2, of backend nccl 1, which takes"
+           " no more", 1, 16),
     Option("parcel", int, 1 << 21, "4096 to 2^28", "elements of a bucket that travel at once", 4096,
            2**28),
     Option("timeout", float, 300.0, "0.1 to 86400", "seconds until a rank that does not answer is"
@@ -185,8 +185,8 @@ def make(arguments: Mapping[str, Any],
         raise ValueError(f"aggregators {', '.join(settings.aggregators)} with carrier 'torch',"
                          " which has none; accepted: carrier stream or auto")
     if settings.backend == "nccl" and settings.lane_count > 1:
-        raise ValueError(f"lanes is {settings.lanes} with backend 'nccl', whose process groups would"
-                         " wait for each other on the device, in another order on every rank;"
+        raise ValueError(f"lanes is {settings.lanes} with backend 'nccl', whose process groups"
+                         " would wait for each other on the device, in another order on every rank;"
                          " accepted: 1 lane, or backend gloo")
     return settings
 

@@ -61,6 +61,8 @@ class State:
         self._sequence = 0
         self._open = 0  # buckets of the step on their way
         self._last_seen = False
+        self._seen: set[int] = set()  # id() of the parameters that came in this step
+        self._expected = 0  # so many come in every step; 0: unknown
         self._digest = 0
         self._infinite = 0
         self._totals = dict.fromkeys(("steps", "buckets", "gradient_bytes", "skipped_steps",
@@ -117,6 +119,7 @@ class State:
                                      settings.feedback, self._sparse_codec.spec)
         self.tensors = Tensors(self.memory, settings)
         self.tensors.add(named, sparse)
+        self._expected = len(named)
         if self.tensors.unmatched and not named:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} of a hook that does not"
                              " know its model's names; accepted: attach(model, exclude=…)")
@@ -195,17 +198,32 @@ class State:
         if not self._started:
             self.start()
         self._learn(bucket)
+        parameters = {id(parameter) for parameter in bucket.parameters()}
+        self._end_untold_step(parameters)
         if isinstance(self.ranks, Alone):
-            return self.ranks.average(self, bucket)
+            return self.ranks.average(self, bucket, self._is_last(bucket, parameters))
         work = self._make_work(bucket)
         with self._lock:
             self._open += 1
-            self._last_seen = bucket.is_last()
+            self._last_seen = self._is_last(bucket, parameters)
         if work.understood:
             self._send(work)
         else:
             self._send_plain(work)
         return work.future.then(lambda _: _result(work))
+
+    def _is_last(self, bucket: dist.GradBucket, parameters: set[int]) -> bool:
+        """Of its step. DDP does not say so in the first one of a static graph that has several
+        dtypes: there it is when all parameters have come."""
+        self._seen |= parameters
+        return bucket.is_last() or len(self._seen) == self._expected
+
+    def _end_untold_step(self, parameters: set[int]) -> None:
+        """Where nobody knows how many parameters there are, a step is over when one comes again."""
+        if self._lanes and not self._seen.isdisjoint(parameters):
+            with self._at_rest:
+                self._at_rest.wait_for(lambda: self._open == 0)
+            self._end_step()
 
     def _make_work(self, bucket: dist.GradBucket) -> Work:
         buffer = bucket.buffer()
@@ -374,6 +392,7 @@ class State:
         self._totals["steps"] += 1
         self._totals["skipped_steps"] += int(skipped)
         self.step += 1
+        self._seen.clear()
 
     # --- for the user ---
 
