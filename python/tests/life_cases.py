@@ -8,7 +8,6 @@ import os
 import pickle
 import threading
 import time
-import unittest
 
 import ddp_kit as kit
 import torch
@@ -155,8 +154,6 @@ def an_attach_that_fails_leaves_nothing(rank, size):
 
 def of_one(rank, size, shapes=None, dtype=torch.float32, **options):
     """(DDP model of this rank alone, handle)."""
-    if kit.TORCH < (2, 1) and size > 1:
-        raise unittest.SkipTest("torch before 2.1 has no process groups of some ranks")
     groups = [dist.new_group([r]) for r in range(size)]
     return kit.attached(kit.Sheet(shapes or WIDE, dtype), min_size=0,
                         ddp={"process_group": groups[rank]}, **options)

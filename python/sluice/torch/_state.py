@@ -23,7 +23,7 @@ from sluice.torch._ranks import Ranks
 from sluice.torch._sparse import SparseWork
 from sluice.torch._stream import Stream
 from sluice.torch._tensors import Tensors
-from sluice.torch._work import HALVES, DenseWork, Tensor, Work
+from sluice.torch._work import HALVES, DenseWork, Tensor, Work, as_reals
 
 log = logging.getLogger("sluice")
 
@@ -226,7 +226,7 @@ class State:
             self._end_step()
 
     def _make_work(self, bucket: dist.GradBucket) -> Work:
-        buffer = bucket.buffer()
+        buffer = as_reals(bucket.buffer())
         if buffer.dtype != torch.float32 and buffer.dtype not in HALVES:
             return Work(bucket, self.step)
         return (SparseWork if buffer.is_sparse else DenseWork)(self, bucket, self.step)

@@ -20,6 +20,13 @@ HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
 Tensor = torch.Tensor
 
 
+def as_reals(buffer: Tensor) -> Tensor:
+    """Complex gradients come as pairs of floats from torch 2 on, and as they are from 1.13."""
+    if not buffer.is_complex() or buffer.is_sparse:
+        return buffer
+    return torch.view_as_real(buffer).view(-1)
+
+
 class Work:
     """One bucket on its way, as it is."""
 
@@ -30,9 +37,7 @@ class Work:
         self.index = bucket.index()
         self.where = f"step {step}, bucket {self.index}"
         self.result = bucket.buffer()  # of the means; what DDP then copies from
-        # Complex gradients come as pairs of floats from torch 2 on, and as they are from 1.13.
-        self.buffer = torch.view_as_real(self.result).view(-1) if self.result.is_complex() and \
-            not self.result.is_sparse else self.result
+        self.buffer = as_reals(self.result)
         self.error: BaseException | None = None
         devices = [self.buffer.device] if self.buffer.is_cuda else None
         self.future: torch.futures.Future = torch.futures.Future(devices=devices)
