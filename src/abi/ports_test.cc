@@ -136,18 +136,21 @@ TEST_F(Ports, AnAggregatorThatIsNoneIsNamedByItsAddressLongBeforeTheTimeOut) {
   };
   patience_ = 0;  // the job forms for ever
   says("no word from there");
-  std::thread parrot([&] {
-    std::array<char, 2048> datagram{};
-    sockaddr_in from{};
-    void* const whom = &from;
-    socklen_t length = sizeof from;
-    ASSERT_GT(recvfrom(other, datagram.data(), datagram.size(), 0, static_cast<sockaddr*>(whom),
-                       &length),
-              0);
-    EXPECT_EQ(sendto(other, "who?", 4, 0, static_cast<sockaddr*>(whom), length), 4);
+  std::thread stranger([&] {
+    while (true) {
+      std::array<char, 2048> datagram{};
+      sockaddr_in from{};
+      void* const whom = &from;
+      socklen_t length = sizeof from;
+      const auto count = recvfrom(other, datagram.data(), datagram.size(), 0,
+                                  static_cast<sockaddr*>(whom), &length);
+      if (count <= 4) return;
+      sendto(other, "who?", 4, 0, static_cast<sockaddr*>(whom), length);
+    }
   });
   says("what listens there is none");
-  parrot.join();
+  EXPECT_EQ(sendto(other, "stop", 4, 0, static_cast<sockaddr*>(bytes), size), 4);
+  stranger.join();
   close(other);
   says("nothing listens there");
 }

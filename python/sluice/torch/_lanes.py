@@ -93,6 +93,8 @@ class Lane:
         self._group = None  # which has threads of its own
 
     def _work(self) -> None:
+        if self._ranks.device.type == "cuda":  # Every thread begins with device 0.
+            torch.cuda.set_device(self._ranks.device)
         while True:
             task = self._queue.get()
             if task is None:

@@ -16,10 +16,10 @@ namespace {
 using protocol::Time;
 
 constexpr std::size_t kBurst = 64;  // frames that are sent before looking at what has come
-// An aggregator that workers join is there before them, and answers at once. Where nobody listens,
-// one that is just starting is waited for.
-constexpr std::chrono::seconds kSilenceMost{10};
-constexpr std::chrono::seconds kRefusedMost{2};
+// An aggregator that workers join is there before them, and answers at once. One that is just
+// starting is waited for where the host says that nobody listens, or somebody else does.
+constexpr std::chrono::seconds kSilenceMost{5};
+constexpr std::chrono::seconds kStrangeMost{2};
 
 }  // namespace
 
@@ -92,7 +92,8 @@ Verdict Port::check_answers(Time waited, bool is_last_look) const {
   for (std::uint32_t i = 0; i < paths_.size(); ++i) {
     const Path& path = *paths_[i];
     const bool refused = path.receiver.was_refused();
-    const bool may_come = !is_last_look && waited < (refused ? kRefusedMost : kSilenceMost);
+    const Time longest = refused || path.received ? kStrangeMost : kSilenceMost;
+    const bool may_come = !is_last_look && waited < longest;
     if (worker_.was_answered(i) || may_come) continue;
     return Problem{Code::timeout,
                    fmt::format("stream: joining: the aggregator at {} does not answer ({}); "
