@@ -136,8 +136,15 @@ def variables_out_of_range_are_refused_with_what_is_accepted(rank, size):
             with mock.patch.dict(os.environ, {variable: value}):
                 with kit.fails(ValueError, variable, repr(value), "accepted", accepted[variable]):
                     SluiceState()
-    with mock.patch.dict(os.environ, {"SLUICE_CODEC": "tyde"}):
-        with kit.fails(ValueError, "tyde", "tide"):
+    for name in ("CODEC", "SPARSE_CODEC"):
+        with mock.patch.dict(os.environ, {f"SLUICE_{name}": "tyde"}):
+            with kit.fails(ValueError, f"environment variable SLUICE_{name}", "tyde", "tide"):
+                SluiceState()
+            with kit.fails(ValueError, f"{name.lower()}: ", "tydes") as caught:
+                SluiceState(**{name.lower(): "tydes"})
+            assert "environment" not in caught.text.partition(";")[0], caught.text
+    with mock.patch.dict(os.environ, {"SLUICE_SPARSE_CODEC": "tide"}):
+        with kit.fails(ValueError, "environment variable SLUICE_SPARSE_CODEC", "'tide'", "f32"):
             SluiceState()
 
 
@@ -169,10 +176,19 @@ def feedback_that_would_diverge_or_lose_something_is_refused(rank, size):
             kit.attach(sheet(), codec, feedback="ef")
 
 
+@case
+def nccl_has_one_lane(rank, size):
+    """Its process groups on one device would wait for each other."""
+    assert SluiceState(backend="nccl").settings.lane_count == 1
+    for more in ({}, {"carrier": "stream"}):
+        with kit.fails(ValueError, "lanes is 2", "'nccl'", "accepted: 1 lane, or backend gloo"):
+            SluiceState(backend="nccl", lanes=2, **more)
+
+
 # --- ranks that disagree ---
 
 DIFFERENT = {
-    "codec": ("tide:bits=4", "tide:bits=3", "'tide'", "'tide:bits=3'"),
+    "codec": ("tide:bits=4", "tide:bits=3"), "carrier": ("torch", "stream"),
     "feedback": ("none", "ef"), "exclude": ([], ["wide"]), "min_size": (0, 1),
     "start_step": (0, 7), "seed": (1, 2), "parcel": (4096, 8192), "timeout": (SOON, SOON + 1),
     "check_every": (50, 51), "probe_every": (50, 0), "sparse_codec": ("lossless", "f32"),

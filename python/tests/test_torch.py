@@ -11,13 +11,16 @@ import unittest
 import ddp_cases
 import ddp_kit as kit
 import error_cases
+import life_cases
+import shape_cases
 import sparse_cases
 import stream_cases
 import value_cases
 import watch_cases
 from launch import launch
 
-MODULES = (value_cases, error_cases, ddp_cases, stream_cases, sparse_cases, watch_cases)
+MODULES = (value_cases, error_cases, ddp_cases, stream_cases, sparse_cases, watch_cases,
+           shape_cases, life_cases)
 
 
 class OnRanks:

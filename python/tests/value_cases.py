@@ -319,7 +319,7 @@ def steps_before_start_step_travel_exactly(rank, size):
 
 # --- figures, detaching, the plain pair, the environment ---
 
-STATS = {"steps", "buckets", "gradient_bytes", "skipped_steps", "checks", "exact_buckets",
+STATS = {"codec", "steps", "buckets", "gradient_bytes", "skipped_steps", "checks", "exact_buckets",
          "sparse_buckets", "sparse_rows", "bytes_sent", "bytes_received", "collectives",
          "retransmits", "ratio", "seconds", "vnmse", "silent_blocks", "probes", "layers",
          "interval"}

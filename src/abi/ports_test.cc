@@ -1,8 +1,9 @@
 // Aggregators and ports through the C functions.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sluice/sluice.hpp>
-
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -159,6 +160,46 @@ TEST_F(Ports, TheBellEndsJoining) {
   const std::string said = sluice_last_error();
   EXPECT_NE(said.find("rang the bell"), std::string::npos) << said;
   EXPECT_EQ(port, nullptr);
+}
+
+TEST_F(Ports, AnAggregatorThatIsNoneIsNamedByItsAddressLongBeforeTheTimeOut) {
+  const int other = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  void* const bytes = &address;
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(other, static_cast<sockaddr*>(bytes), size), 0);
+  ASSERT_EQ(getsockname(other, static_cast<sockaddr*>(bytes), &size), 0);
+  const std::string wrong = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string named = std::string(sluice_aggregator_addresses(aggregator_)) + "," + wrong;
+  constexpr double kDay = 86400;
+  const auto says = [&](const char* why) {
+    sluice_port* port = nullptr;
+    EXPECT_EQ(sluice_port_open(memories_[0], named.c_str(), 1, 4, kDay, -1, &port), SLUICE_TIMEOUT);
+    const std::string said = sluice_last_error();
+    EXPECT_NE(said.find(wrong + " does not answer"), std::string::npos) << said;
+    EXPECT_NE(said.find(why), std::string::npos) << said;
+  };
+  patience_ = 0;  // the job forms for ever
+  says("no word from there");
+  std::thread stranger([&] {
+    while (true) {
+      std::array<char, 2048> datagram{};
+      sockaddr_in from{};
+      void* const whom = &from;
+      socklen_t length = sizeof from;
+      const auto count = recvfrom(other, datagram.data(), datagram.size(), 0,
+                                  static_cast<sockaddr*>(whom), &length);
+      if (count <= 4) return;
+      sendto(other, "who?", 4, 0, static_cast<sockaddr*>(whom), length);
+    }
+  });
+  says("what listens there is none");
+  EXPECT_EQ(sendto(other, "stop", 4, 0, static_cast<sockaddr*>(bytes), size), 4);
+  stranger.join();
+  close(other);
+  says("nothing listens there");
 }
 
 TEST_F(Ports, WhatCannotBeIsRefused) {

@@ -113,6 +113,10 @@ class Link {
   [[nodiscard]] bool is_open() const { return state_ == State::open; }
   // Has been, whatever is now.
   [[nodiscard]] bool was_open() const { return counters_.joins != 0; }
+  // To the first joining: with whatever it had to say.
+  [[nodiscard]] bool was_answered() const {
+    return was_open() || joined_ != 0 || !refusal().empty();
+  }
   [[nodiscard]] std::uint32_t frame_size() const { return terms_.frame_size; }
   // Why the job cannot go on; empty while it can.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }

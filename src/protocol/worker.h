@@ -38,6 +38,9 @@ class Worker {
   // All aggregators have all workers; exchanges may begin. False again never, as far as post() is
   // concerned: what is lost later is joined again meanwhile.
   [[nodiscard]] bool has_joined() const;
+  [[nodiscard]] bool was_answered(std::uint32_t aggregator) const {
+    return links_[aggregator].was_answered();
+  }
   // As Carrier says. Code::lost: the job cannot go on, explain() says why.
   Status post(const Ticket& ticket, std::span<const Round> step);
   Result<std::span<const Answer>> take(const Ticket& ticket);

@@ -9,26 +9,33 @@ pass, with the same bits on every rank.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Sequence
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from sluice.torch._errors import SluiceError
-from sluice.torch._hook import hook
+from sluice.torch._hook import Attachment, hook
 from sluice.torch._settings import table as environment_table
 from sluice.torch._state import State as SluiceState
 from sluice.torch._tensors import sparse_names
 
 __all__ = ["Handle", "SluiceError", "SluiceState", "attach", "environment_table", "hook"]
 
+# What the hooks of DDP models lead to. Not an attribute of the model: its copies have no hook.
+_attachments: weakref.WeakKeyDictionary[DistributedDataParallel, Attachment] = \
+    weakref.WeakKeyDictionary()
+
 
 class Handle:
     """What attach() returns."""
 
-    def __init__(self, model: DistributedDataParallel, state: SluiceState) -> None:
-        self._model = model
+    def __init__(self, state: SluiceState) -> None:
         self.state = state
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Handle of {self.state!r}>"
 
     def stats(self) -> dict[str, Any]:
         """Bytes, seconds by phase, and the error as measured, of this rank since attach()."""
@@ -37,7 +44,8 @@ class Handle:
     def detach(self) -> None:
         """Gradients travel uncompressed from here on; every rank calls it after the same step.
 
-        DDP cannot take a hook back, so the hook stays and runs a plain all-reduce.
+        DDP cannot take a hook back, so the hook stays and runs a plain all-reduce, until the next
+        attach().
         """
         self.state.close()
 
@@ -70,7 +78,8 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
            start_step: int | None = None, **options: Any) -> Handle:
     """Compresses the gradients of a DDP model.
 
-    Call it on every rank, after wrapping and before the first backward pass. What is not given
+    Call it on every rank, after wrapping and before the first backward pass, or after detach().
+    Copies of the model (copy.deepcopy, pickle, torch.save) are not attached. What is not given
     comes from the environment (SLUICE_CODEC, …), then from the defaults; `environment_table()`
     lists all options.
 
@@ -101,19 +110,26 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
         Attached twice or after training began; ranks disagree or are missing.
     """
     ddp = _unwrap(model)
-    if getattr(ddp, "_sluice", None) is not None:
-        raise SluiceError("Sluice is attached to this model already; accepted: once per DDP model")
-    if _has_trained(ddp):
+    attachment = _attachments.get(ddp)
+    if attachment is not None and not attachment.state.detached:
+        raise SluiceError("Sluice is attached to this model already; accepted: once per DDP model,"
+                          " or after detach()")
+    if attachment is None and _has_trained(ddp):
         raise SluiceError("attach() after a backward pass; accepted: before the first one, right"
                           " after wrapping the model")
     state = SluiceState(ddp.process_group, codec=codec, feedback=feedback, exclude=exclude,
                         min_size=min_size, start_step=start_step, **options)
-    named = [(name, p) for name, p in ddp.module.named_parameters() if p.requires_grad]
+    named = [(name, p) for name, p in ddp.module.named_parameters()
+             if p.requires_grad and name not in ddp.parameters_to_ignore]
     state.start(named, sparse=sparse_names(ddp.module))
+    if attachment is not None:
+        attachment.state = state
+        return Handle(state)
+    attachment = Attachment(state)
     try:
-        ddp.register_comm_hook(state, hook)
+        ddp.register_comm_hook(attachment, hook)
     except RuntimeError as error:
         state.close()
         raise SluiceError(f"DDP refused the hook: {error}") from error
-    ddp._sluice = state
-    return Handle(ddp, state)
+    _attachments[ddp] = attachment
+    return Handle(state)

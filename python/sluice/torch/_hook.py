@@ -3,7 +3,7 @@
 In a file without `from __future__ import annotations`: DDP compares the annotations' values.
 """
 
-from typing import Any
+from typing import Any, Union
 
 import torch
 import torch.distributed as dist
@@ -11,8 +11,19 @@ import torch.distributed as dist
 from sluice.torch._state import State
 
 
-def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+class Attachment:
+    """What DDP has of attach(). DDP cannot take its hook back, but the state behind it can change:
+    attach() after detach() puts another one there."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+
+def hook(state: Union[State, Attachment],
+         bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The DDP communication hook: `ddp_model.register_comm_hook(SluiceState(…), hook)`."""
+    if isinstance(state, Attachment):
+        state = state.state
     if state.detached:
         return _plain(state.process_group, bucket)
     return state.submit(bucket)

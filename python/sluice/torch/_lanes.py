@@ -93,6 +93,8 @@ class Lane:
         self._group = None  # which has threads of its own
 
     def _work(self) -> None:
+        if self._ranks.device.type == "cuda":  # Every thread begins with device 0.
+            torch.cuda.set_device(self._ranks.device)
         while True:
             task = self._queue.get()
             if task is None:
@@ -270,13 +272,13 @@ class StreamLane(Lane):
     """A lane whose parcels travel through aggregators; its process group is for all else."""
 
     def __init__(self, index: int, ranks: Ranks, memory: _native.Memory, stream: Stream) -> None:
-        super().__init__(index, ranks, memory)
+        # Before the thread is there: this fails where an aggregator does not answer.
         self._port: _native.Port | None = None
         try:
             self._port = stream.port(index, memory)
         except SluiceError as error:
-            self.close()
             raise ranks.lost("attach, joining the aggregators", error, ranks.drop_all) from None
+        super().__init__(index, ranks, memory)
 
     def run(self, order: _native.Order, jobs: ctypes.Array, bucket: int) -> _native.Report:
         self.position = f"step {order.step}, bucket {bucket}, parcel {order.sequence}"

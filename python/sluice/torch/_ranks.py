@@ -90,16 +90,19 @@ def _own_numbers(attached: int) -> Iterator[None]:
 
 
 def _agree(facts: list[dict[str, Any]]) -> None:
+    """Facts are compared as they are, or by what they mean where that has several spellings."""
     for name in sorted(set().union(*facts)):
-        values = [one.get(name) for one in facts]
+        given = [one.get(name) for one in facts]
+        pairs = [(one["is"], one["said"]) if isinstance(one, dict) else (one, one) for one in given]
+        values = [value for value, _ in pairs]
         kinds: list[Any] = []
         for value in values:
             if value not in kinds:
                 kinds.append(value)
         if len(kinds) > 1:
             said = ", ".join(
-                f"{_list([rank for rank, value in enumerate(values) if value == kind])} {kind!r}"
-                for kind in kinds)
+                f"{_list([rank for rank, value in enumerate(values) if value == kind])}"
+                f" {pairs[values.index(kind)][1]!r}" for kind in kinds)
             raise SluiceError(f"ranks disagree on {name}: {said}; accepted: the same on every rank")
 
 
@@ -109,8 +112,8 @@ class Ranks:
     Ranks are counted within the group, from 0.
     """
 
-    def __init__(self, group: Any, lanes: int, timeout: float | None,
-                 backend: str | None) -> None:
+    def __init__(self, group: Any, lanes: int, timeout: float | None, backend: str | None,
+                 carrier: str) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise SluiceError("torch.distributed is not initialised; accepted: after"
                               " init_process_group")
@@ -124,7 +127,8 @@ class Ranks:
         _attached[tuple(self._ranks)] += 1
         name = f"sluice/{'-'.join(map(str, self._ranks))}/{_attached[tuple(self._ranks)]}"
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
-        self.watch = Watch(self.rank, self._meet({"lanes": lanes, "backend": backend or "gloo"}))
+        self.watch = Watch(self.rank, self._meet(
+            {"carrier": carrier, "lanes": lanes, "backend": backend or "gloo"}))
         self._end_watch = weakref.finalize(self, Watch.close, self.watch)  # also at exit
         self.groups: list[Any] = []
         self._make_groups(lanes, backend or "gloo")
@@ -231,15 +235,26 @@ class Ranks:
                               " on every host")
         return lines
 
+    def on_loss(self, act: Callable[[], None]) -> None:
+        """Calls it, on the watch's thread, when a rank has gone."""
+        self.watch.on_loss(act)
+
+    def at_step(self, step: int) -> None:
+        """Which a goodbye tells."""
+        self.watch.step = step
+
+    def say_goodbye(self) -> None:
+        """So that a rank which waits for this one knows that it has left."""
+        self._end_watch()
+
     def close(self) -> None:
         """Says goodbye and gives the process groups back."""
-        self._end_watch()
-        for group in self.groups:
-            dist.destroy_process_group(group)
-        self.groups = []
+        self.say_goodbye()
+        for group in list(self.groups):
+            self.drop(group)
 
     def drop(self, group: Any) -> None:
-        """Gives one process group back, after a failure."""
+        """Gives one process group back."""
         if group in self.groups:
             self.groups.remove(group)
             try:

@@ -69,7 +69,8 @@ OPTIONS = (
     Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
     Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
     Option("lanes", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
-           " buckets are spread over; auto: 6, of carrier stream 2", 1, 16),
+           " buckets are spread over; auto: 6, of carrier stream 2, of backend nccl 1, which takes"
+           " no more", 1, 16),
     Option("parcel", int, 1 << 21, "4096 to 2^28", "elements of a bucket that travel at once", 4096,
            2**28),
     Option("timeout", _seconds, None, "auto, 0.1 to 86400", "seconds until a rank that does not"
@@ -113,17 +114,22 @@ class Settings:
     @property
     def lane_count(self) -> int:
         """Process groups wait for each other within a parcel; aggregators do so for nobody."""
-        return self.lanes or (2 if self.is_streaming else 6)
+        return self.lanes or (1 if self.backend == "nccl" else 2 if self.is_streaming else 6)
 
     @property
     def is_streaming(self) -> bool:
         """Whether gradients travel through aggregators."""
         return self.carrier == "stream" or (self.carrier is None and bool(self.aggregators))
 
+    @property
+    def carrier_name(self) -> str:
+        return "stream" if self.is_streaming else "torch"
+
     def shared(self) -> dict[str, Any]:
         """What every rank must have alike."""
-        return {option.name: _plain(getattr(self, option.name))
-                for option in OPTIONS if option.alike}
+        return {**{option.name: _plain(getattr(self, option.name))
+                   for option in OPTIONS if option.alike},
+                "lanes": self.lane_count, "carrier": self.carrier_name}
 
 
 def _plain(value: Any) -> Any:
@@ -149,6 +155,13 @@ def _convert(option: Option, value: Any, said: str) -> Any:
             (option.choices and converted not in option.choices):
         raise ValueError(f"{said} is {value!r}; accepted: {option.accepted}")
     return converted
+
+
+def said(name: str, arguments: Mapping[str, Any]) -> str:
+    """What the user set an option with, for words about its value."""
+    option = next(option for option in OPTIONS if option.name == name)
+    from_environment = arguments.get(name) is None and os.environ.get(option.variable)
+    return f"environment variable {option.variable}" if from_environment else name
 
 
 def make(arguments: Mapping[str, Any],
@@ -177,6 +190,10 @@ def make(arguments: Mapping[str, Any],
     if settings.carrier == "torch" and settings.aggregators:
         raise ValueError(f"aggregators {', '.join(settings.aggregators)} with carrier 'torch',"
                          " which has none; accepted: carrier stream or auto")
+    if settings.backend == "nccl" and settings.lane_count > 1:
+        raise ValueError(f"lanes is {settings.lanes} with backend 'nccl', whose process groups"
+                         " would wait for each other on the device, in another order on every rank;"
+                         " accepted: 1 lane, or backend gloo")
     return settings
 
 

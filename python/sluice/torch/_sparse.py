@@ -9,7 +9,6 @@ would, and rows that are often used, which tables tend to begin with, are spread
 from __future__ import annotations
 
 import math
-import zlib
 from typing import TYPE_CHECKING
 
 import torch
@@ -109,7 +108,6 @@ class SparseWork(Work):
         where = lane.position = f"step {self.step}, bucket {self.index}, rows"
         rows, values = self._host_rows()
         self.rows = union_of_rows(rows, self.buffer.shape[0], self._ranks, lane, where)
-        self.digest = zlib.crc32(self.rows.numpy())
         self._packed = torch.zeros(self.rows.numel(), self._width)
         self._packed[torch.searchsorted(self.rows, rows)] = values
         count, address = self._packed.numel(), self._packed.data_ptr()

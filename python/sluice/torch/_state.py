@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 import sluice
 from sluice.torch import _checkpoint, _native, _settings, _time_slices
+from sluice.torch._alone import Alone, is_alone
 from sluice.torch._errors import SluiceError
 from sluice.torch._lanes import Lane, StreamLane
 from sluice.torch._measured import Measured
@@ -23,10 +24,11 @@ from sluice.torch._sparse import SparseWork
 from sluice.torch._stream import Stream
 from sluice.torch._tensors import Tensors
 from sluice.torch._watch import LEFT
-from sluice.torch._work import HALVES, DenseWork, Tensor, Work
+from sluice.torch._work import HALVES, DenseWork, Tensor, Work, as_reals
 
 log = logging.getLogger("sluice")
 
+CLOSER = "sluice-close"  # the name of a thread
 SPARSE_CODECS = ("lossless", "f32")  # those that add no error of their own
 
 
@@ -38,18 +40,21 @@ class State:
 
     def __init__(self, process_group: Any = None, **options: Any) -> None:
         self.settings = _settings.make(options)
-        self._codec = _native.Codec(self.settings.codec)  # says early what is wrong with it
-        self._sparse_codec = _native.Codec(self.settings.sparse_codec)
+        self._codec = self._make_codec("codec", options)  # says early what is wrong with it
+        self._sparse_codec = self._make_codec("sparse_codec", options)
         if self._sparse_codec.spec.partition(":")[0] not in SPARSE_CODECS:
-            raise ValueError(f"sparse_codec is {self.settings.sparse_codec!r}, which would change"
-                             f" the rows; accepted: {' or '.join(SPARSE_CODECS)}, with their"
-                             " options")
+            raise ValueError(f"{_settings.said('sparse_codec', options)} is"
+                             f" {self.settings.sparse_codec!r}, which would change the rows;"
+                             f" accepted: {' or '.join(SPARSE_CODECS)}, with their options")
         self.process_group = process_group
         self._lock = threading.Lock()
         self._at_rest = threading.Condition(self._lock)  # no bucket is on its way
         self._pid = os.getpid()
         self._started = False
         self.detached = False
+        self.ranks: Any = None  # Ranks, or Alone
+        self._lanes: list[Lane] = []
+        self._stream: Stream | None = None
         self._saved: Any = None  # what load_state_dict got for tensors that are not there yet
         self._error: BaseException | None = None
         self._warned: set[str] = set()
@@ -57,6 +62,8 @@ class State:
         self._sequence = 0
         self._open = 0  # buckets of the step on their way
         self._last_seen = False
+        self._seen: set[int] = set()  # id() of the parameters that came in this step
+        self._expected = 0  # so many come in every step; 0: unknown
         self._digest = 0
         self._infinite = 0
         self._totals = dict.fromkeys(("steps", "buckets", "gradient_bytes", "skipped_steps",
@@ -65,65 +72,118 @@ class State:
         self._measured = Measured()
         self._began = time.perf_counter()
 
+    def _make_codec(self, name: str, options: dict[str, Any]) -> _native.Codec:
+        try:
+            return _native.Codec(getattr(self.settings, name))
+        except ValueError as error:
+            raise ValueError(f"{_settings.said(name, options)}: {error}") from None
+
+    def __repr__(self) -> str:
+        where = "detached" if self.detached else \
+            f"{self.ranks.size} ranks" if self._started else "not started"
+        return (f"<sluice.torch.SluiceState: {self.settings.codec}, feedback"
+                f" {self.settings.feedback}, {where}>")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies, of models too: what is attached cannot be at two places, so the copy of that
+        is as after detach(). One that has not started is copied as it is."""
+        options = vars(self.settings)
+        if self._started or self.detached:
+            return _copy, (None, options, None, True)
+        return _copy, (self.process_group, options, self._saved, False)
+
     # --- start and end ---
 
     def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None,
               sparse: Sequence[str] = ()) -> None:
         """Makes process groups, memory and threads; every rank calls it, in the same order."""
-        with _time_slices.short():
-            self._start(named, group, sparse)
+        _await_closers()
+        try:
+            with _time_slices.short():
+                self._start(named, group or self.process_group, sparse)
+        except BaseException:
+            self._give_back()
+            raise
 
     def _start(self, named: Sequence[tuple[str, Tensor]], group: Any,
                sparse: Sequence[str]) -> None:
-        settings = self.settings
-        self.ranks = Ranks(group or self.process_group, settings.lane_count, settings.timeout,
-                           settings.backend)
-        codec = self._codec
-        facts = {**settings.shared(), "codec": codec.spec,
-                 "sparse_codec": self._sparse_codec.spec, "version": sluice.__version__,
-                 "all-gather into one tensor": self.ranks.gathers_flat,
-                 "parameters": [(name, list(p.shape)) for name, p in named],
-                 "sparse parameters": list(sparse)}
-        self.ranks.agree(facts)
+        settings, codec = self.settings, self._codec
+        alone = is_alone(group)
+        self.ranks = Alone() if alone else \
+            Ranks(group, settings.lane_count, settings.timeout, settings.backend,
+                  settings.carrier_name)
+        self.ranks.agree(self._facts(named, sparse))
         self.memory = _native.Memory(codec, self.ranks.rank, self.ranks.size, settings.seed,
                                      settings.feedback, self._sparse_codec.spec)
         self.tensors = Tensors(self.memory, settings)
         self.tensors.add(named, sparse)
+        self._expected = len(named)
         if self.tensors.unmatched and not named:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} of a hook that does not"
                              " know its model's names; accepted: attach(model, exclude=…)")
         if self.tensors.unmatched:
             raise ValueError(f"exclude {sorted(self.tensors.unmatched)} matches no parameter;"
                              f" accepted: names or patterns of {[n for n, _ in named][:20]}")
-        self._stream = Stream(self.ranks, settings.aggregators) if settings.is_streaming else None
-        self._lanes = self._make_lanes()
+        if not alone:
+            self._stream = Stream(self.ranks, settings.aggregators) \
+                if settings.is_streaming else None
+            self._make_lanes()
         # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
-        # then would end the process.
+        # then would end the process. Process groups go at exit without our help.
         self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._stream,
                                              self.ranks, self._pid)
-        self.ranks.watch.on_loss(_weak(self._heard_of_loss))
+        self._close_groups = weakref.finalize(self, _close_groups, self._close_lanes, self.ranks,
+                                              self._pid)
+        self._close_groups.atexit = False
+        self.ranks.on_loss(_weak(self._heard_of_loss))
         self._started = True
         if self._saved is not None:
             _checkpoint.load(self, self._saved)
-        if self.ranks.rank == 0:
-            over = f"aggregators {', '.join(self._stream.aggregators)}" if self._stream else \
-                settings.backend or "gloo"
-            log.info("sluice %s: %s, feedback %s, %d ranks, %d lanes over %s", sluice.__version__,
-                     codec.spec, settings.feedback, self.ranks.size, settings.lane_count, over)
+        self._log()
 
-    def _make_lanes(self) -> list[Lane]:
-        numbers = range(self.settings.lane_count)
-        if self._stream is None:
-            return [Lane(i, self.ranks, self.memory) for i in numbers]
-        return [StreamLane(i, self.ranks, self.memory, self._stream) for i in numbers]
+    def _facts(self, named: Sequence[tuple[str, Tensor]], sparse: Sequence[str]) -> dict[str, Any]:
+        """What every rank must have alike."""
+        return {**self.settings.shared(),
+                "codec": {"is": self._codec.spec, "said": self.settings.codec},
+                "sparse_codec": {"is": self._sparse_codec.spec, "said": self.settings.sparse_codec},
+                "version": sluice.__version__,
+                "all-gather into one tensor": self.ranks.gathers_flat,
+                "parameters": [(name, list(p.shape), str(p.dtype)) for name, p in named],
+                "sparse parameters": list(sparse)}
+
+    def _log(self) -> None:
+        settings = self.settings
+        over = f"aggregators {', '.join(self._stream.aggregators)}" if self._stream else \
+            settings.backend or "gloo"
+        how = f"{self.ranks.size} ranks, {settings.lane_count} lanes over {over}" if self._lanes \
+            else "1 rank, so that nothing travels and nothing is compressed"
+        if self.ranks.rank == 0:
+            log.info("sluice %s: %s, feedback %s, %s", sluice.__version__, settings.codec,
+                     settings.feedback, how)
+
+    def _make_lanes(self) -> None:
+        for i in range(self.settings.lane_count):
+            lane = Lane(i, self.ranks, self.memory) if self._stream is None else \
+                StreamLane(i, self.ranks, self.memory, self._stream)
+            self._lanes.append(lane)
+
+    def _give_back(self) -> None:
+        """After a start that failed."""
+        lanes, stream, ranks = self._lanes, self._stream, self.ranks
+        self._lanes, self._stream, self.ranks = [], None, None
+        if stream is not None:
+            stream.give_up()
+        if ranks is not None:
+            _close_lanes(lanes, stream, ranks, self._pid)
+            ranks.close()
 
     def close(self) -> None:
         """Ends the threads; buckets then go through the framework's own all-reduce."""
         self.detached = True
         if self._started and os.getpid() == self._pid:
             self._close_lanes()
-            if dist.is_initialized() and self._error is None:
-                self.ranks.close()
+            if self._error is None:
+                self._close_groups()
 
     # --- buckets ---
 
@@ -138,10 +198,14 @@ class State:
             self.start()
         self._check(bucket)
         self._learn(bucket)
+        parameters = {id(parameter) for parameter in bucket.parameters()}
+        self._end_untold_step(parameters)
+        if isinstance(self.ranks, Alone):
+            return self.ranks.average(self, bucket, self._is_last(bucket, parameters))
         work = self._make_work(bucket)
         with self._lock:
             self._open += 1
-            self._last_seen = bucket.is_last()
+            self._last_seen = self._is_last(bucket, parameters)
         if work.understood:
             self._send(work)
         else:
@@ -150,7 +214,7 @@ class State:
 
     def _check(self, bucket: dist.GradBucket) -> None:
         """Raises if a rank has gone since the last bucket."""
-        self.ranks.watch.step = self.step
+        self.ranks.at_step(self.step)
         try:
             self.ranks.check(f"step {self.step}, bucket {bucket.index()}")
         except SluiceError as error:
@@ -176,8 +240,21 @@ class State:
         for lane in self._lanes:
             lane.submit(Lane.hang_up)
 
+    def _is_last(self, bucket: dist.GradBucket, parameters: set[int]) -> bool:
+        """Of its step. DDP does not say so in the first one of a static graph that has several
+        dtypes: there it is when all parameters have come."""
+        self._seen |= parameters
+        return bucket.is_last() or len(self._seen) == self._expected
+
+    def _end_untold_step(self, parameters: set[int]) -> None:
+        """Where nobody knows how many parameters there are, a step is over when one comes again."""
+        if self._lanes and not self._seen.isdisjoint(parameters):
+            with self._at_rest:
+                self._at_rest.wait_for(lambda: self._open == 0)
+            self._end_step()
+
     def _make_work(self, bucket: dist.GradBucket) -> Work:
-        buffer = bucket.buffer()
+        buffer = as_reals(bucket.buffer())
         if buffer.dtype != torch.float32 and buffer.dtype not in HALVES:
             return Work(bucket, self.step)
         return (SparseWork if buffer.is_sparse else DenseWork)(self, bucket, self.step)
@@ -230,8 +307,7 @@ class State:
                 raise work.error or SluiceError("the bucket could not be unpacked")
             for part in range(part, work.parts, len(self._lanes)):
                 self._go_on()
-                order = _native.Order(work.step, first + part, part, work.parts,
-                                      self._is_due(self.settings.check_every), self._probe())
+                order = _native.Order(work.step, first + part, part, work.parts, 0, self._probe())
                 self._count(lane.run(order, work.jobs, work.index))
         except BaseException as error:
             self._fail(lane, work, error)
@@ -251,7 +327,11 @@ class State:
     def _run_plain(self, lane: Lane, work: Work) -> None:
         try:
             self._go_on()
-            work.result = lane.plain(work.buffer, work.index, work.step)
+            mean = lane.plain(work.buffer, work.index, work.step)
+            if mean.is_sparse:
+                work.result = mean
+            else:
+                work.buffer.copy_(mean)
         except BaseException as error:
             self._fail(lane, work, error)
             lane.hang_up()
@@ -283,7 +363,6 @@ class State:
 
     def _count(self, report: _native.Report) -> None:
         with self._lock:
-            self._digest = (self._digest + report.digest) % (1 << 64)
             self._infinite += report.infinite
             self._measured.add(report.probes)
 
@@ -293,11 +372,12 @@ class State:
             if work.left:
                 return
         try:
-            if work.error is None and work.jobs is not None:
-                overflowed = work.repack()
+            if work.error is None:
+                overflowed = work.jobs is not None and work.repack()
+                digest = work.digest() if self._is_due(self.settings.check_every) else 0
                 with self._lock:
                     self._infinite += int(overflowed)
-                    self._digest = (self._digest + work.digest) % (1 << 64)
+                    self._digest += digest
         except BaseException as error:
             work.error = error
         self._bucket_done(work)
@@ -306,7 +386,7 @@ class State:
         with self._lock:
             self._open -= 1
             ends = self._open == 0 and self._last_seen
-            self._totals["buckets"] += 1
+            self.count_bucket()
             self._totals["gradient_bytes"] += 0 if work.jobs is None else \
                 sum(4 * job.count for job in work.jobs)
             if isinstance(work, SparseWork):
@@ -328,15 +408,22 @@ class State:
             self.memory.undo_step()
         else:
             self.memory.end_step()
-        self._totals["skipped_steps"] += int(self._infinite > 0)
         if self._is_due(self.settings.check_every):
             self._totals["checks"] += 1
             self._lanes[0].compare(f"the mean of step {self.step}", self._digest)
-        self._totals["steps"] += 1
+        self.count_step(self._infinite > 0)
+        self.ranks.at_step(self.step)
         self._digest = self._infinite = 0
         self._last_seen = False
+
+    def count_bucket(self) -> None:
+        self._totals["buckets"] += 1
+
+    def count_step(self, skipped: bool) -> None:
+        self._totals["steps"] += 1
+        self._totals["skipped_steps"] += int(skipped)
         self.step += 1
-        self.ranks.watch.step = self.step  # which a goodbye tells
+        self._seen.clear()
 
     # --- for the user ---
 
@@ -349,6 +436,7 @@ class State:
         with self._lock:
             measured = self._measured.figures(self.tensors.names if self._started else ())
         return {
+            "codec": self.settings.codec,
             **self._totals,
             "bytes_sent": sent,
             "bytes_received": sum(f.bytes_received for f in figures),
@@ -372,6 +460,14 @@ class State:
         self._saved = saved
         if self._started:
             _checkpoint.load(self, saved)
+            if isinstance(self.ranks, Alone):
+                self.ranks.residuals_changed()
+
+
+def _copy(process_group: Any, options: dict[str, Any], saved: Any, detached: bool) -> State:
+    state = State(process_group, **options)
+    state._saved, state.detached = saved, detached
+    return state
 
 
 def _result(work: Work) -> Tensor:
@@ -392,10 +488,37 @@ def _weak(method: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-def _close_lanes(lanes: list[Lane], stream: Stream | None, ranks: Ranks, pid: int) -> None:
+def _close_lanes(lanes: list[Lane], stream: Stream | None, ranks: Ranks | Alone,
+                 pid: int) -> None:
     if os.getpid() == pid:
-        ranks.watch.close()  # first: a rank that waits for this one should not do so in vain
+        ranks.say_goodbye()  # first: a rank that waits for this one should not do so in vain
         for lane in lanes:
             lane.close()
         if stream is not None:
             stream.close()
+
+
+def _close_groups(close_lanes: Callable[[], Any], ranks: Ranks | Alone, pid: int) -> None:
+    """Where the last to know of a model is a lane, another thread closes: one that the process
+    waits for before it ends, and that can wait for the lane."""
+    if os.getpid() != pid:
+        return
+
+    def close() -> None:
+        close_lanes()
+        ranks.close()
+
+    if not threading.current_thread().daemon:
+        close()
+        return
+    try:
+        threading.Thread(target=close, name=CLOSER).start()
+    except RuntimeError:  # The interpreter ends, and has closed the lanes.
+        pass
+
+
+def _await_closers() -> None:
+    """So that process groups are not made while others are given back."""
+    for thread in threading.enumerate():
+        if thread.name == CLOSER and thread.ident is not None:
+            thread.join()

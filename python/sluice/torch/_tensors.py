@@ -9,7 +9,14 @@ from typing import Iterable
 import torch
 
 from sluice.torch import _native
+from sluice.torch._errors import SluiceError
 from sluice.torch._settings import Settings
+
+
+def float_count(parameter: torch.Tensor) -> int:
+    """Numbers that travel for a parameter's gradient: a complex element is two."""
+    return parameter.numel() * (2 if parameter.is_complex() else 1)
+
 
 def plain_name(name: str) -> str:
     """The name without what torch.compile puts into it."""
@@ -37,7 +44,7 @@ class Tensors:
         self._memory = memory
         self._settings = settings
         self._indexes: dict[int, int] = {}  # id() of a parameter -> tensor, or EXACT
-        self._kept: list[torch.Tensor] = []  # keeps the id()s valid
+        self._kept: dict[int, tuple[str, torch.Tensor]] = {}  # by id(), which this keeps valid
         self.names: list[str] = []  # of the memory's tensors
         self.sparse: set[str] = set()  # names of parameters with sparse gradients
         self.unmatched = set(settings.exclude)
@@ -60,14 +67,14 @@ class Tensors:
         self.sparse.update(sparse)
         for name, parameter in list(named):
             name = plain_name(name)
-            self._kept.append(parameter)
+            self._kept[id(parameter)] = name, parameter
             if self._stays_exact(name, parameter):
                 self._indexes[id(parameter)] = _native.EXACT
                 continue
             rows = parameter.shape[0] if parameter.dim() > 1 else 1
             self._indexes[id(parameter)] = len(self.names)
             self.names.append(name)
-            infos.append(_native.TensorInfo(tensor_id(name), rows, parameter.numel() // rows))
+            infos.append(_native.TensorInfo(tensor_id(name), rows, float_count(parameter) // rows))
         if len(set(self.names)) != len(self.names):
             twice = sorted({name for name in self.names if self.names.count(name) > 1})
             raise ValueError(f"parameter names are not unique: {', '.join(twice)}")
@@ -76,9 +83,30 @@ class Tensors:
     def _stays_exact(self, name: str, parameter: torch.Tensor) -> bool:
         matched = [p for p in self._settings.exclude if name == p or fnmatch.fnmatchcase(name, p)]
         self.unmatched.difference_update(matched)
-        small = parameter.dim() < 2 or parameter.numel() < self._settings.min_size
+        small = parameter.dim() < 2 or float_count(parameter) < self._settings.min_size
         return bool(matched) or small or parameter.numel() == 0 or name in self.sparse
 
     def index(self, parameter: torch.Tensor) -> int:
         """The memory's tensor of a parameter, or EXACT."""
         return self._indexes[id(parameter)]
+
+    def cut(self, buffer: torch.Tensor, parameters: Iterable[torch.Tensor],
+            where: str) -> list[tuple[int, int, int]]:
+        """(tensor or EXACT, offset, elements) of every parameter of a bucket, end to end.
+
+        Together they are the buffer, or nothing is cut: what no slice has would keep this rank's
+        values, and what comes after it would be taken for another parameter.
+        """
+        slices, at = [], 0
+        for parameter in parameters:
+            count = float_count(parameter)
+            slices.append((self.index(parameter), at, count))
+            at += count
+        if at != buffer.numel() or not buffer.is_contiguous():
+            held = ", ".join(f"{self._kept[id(p)][0]} {tuple(p.shape)} of {p.dtype}"
+                             for p in parameters)
+            raise SluiceError(f"{where}: a buffer of {tuple(buffer.shape)} {buffer.dtype} for"
+                              f" parameters of {at} numbers ({held}); accepted: one that has them"
+                              " end to end. This torch hands gradients over in a form that Sluice"
+                              " does not know; please report it")
+        return slices

@@ -4,6 +4,7 @@ looks for them."""
 from __future__ import annotations
 
 import ctypes
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,13 @@ HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
 Tensor = torch.Tensor
 
 
+def as_reals(buffer: Tensor) -> Tensor:
+    """Complex gradients come as pairs of floats from torch 2 on, and as they are from 1.13."""
+    if not buffer.is_complex() or buffer.is_sparse:
+        return buffer
+    return torch.view_as_real(buffer).view(-1)
+
+
 class Work:
     """One bucket on its way, as it is."""
 
@@ -27,16 +35,16 @@ class Work:
     def __init__(self, bucket: dist.GradBucket, step: int) -> None:
         self.step = step
         self.index = bucket.index()
-        self.buffer = bucket.buffer()
+        self.where = f"step {step}, bucket {self.index}"
+        self.result = bucket.buffer()  # of the means; what DDP then copies from
+        self.buffer = as_reals(self.result)
         self.error: BaseException | None = None
-        self.result = self.buffer
         devices = [self.buffer.device] if self.buffer.is_cuda else None
         self.future: torch.futures.Future = torch.futures.Future(devices=devices)
         self.parts_max = 1  # of the parcels, before unpack()
         self.parts = 1
         self.left = 1  # lanes that still work on it
         self.jobs: ctypes.Array | None = None
-        self.digest = 0  # of what the parcels' digests do not cover
         self._event: Any = None
         if self.buffer.is_cuda:
             self._event = torch.cuda.Event()
@@ -50,6 +58,16 @@ class Work:
         """The means into the result; whether any became infinite in half precision."""
         raise NotImplementedError
 
+    def digest(self) -> int:
+        """Of all that DDP gets, however it came there: ranks compare it."""
+        parts = (self.result._indices(), self.result._values()) if self.result.is_sparse \
+            else (self.result,)
+        digest = self.index
+        for part in parts:
+            flat = part.detach().cpu().contiguous().view(-1)
+            digest = zlib.crc32(flat.view(torch.uint8).numpy(), digest)
+        return digest
+
 
 class DenseWork(Work):
     """A bucket of ordinary gradients, end to end."""
@@ -61,19 +79,10 @@ class DenseWork(Work):
         self._packed: Tensor | None = None  # the slices that travel exactly, end to end
         self._floats: Tensor | None = None  # the buffer as float32 on the host, if it is not that
         self._memory = state.memory
-        self._slices = self._cut(bucket, state)
-        count = sum(part[2] for part in self._slices)
-        self.parts = self.parts_max = max(1, -(-count // state.settings.parcel))
-
-    def _cut(self, bucket: dist.GradBucket, state: "State") -> list[tuple[int, int, int]]:
-        """(tensor or EXACT, offset in the buffer, elements) of every parameter of the bucket."""
-        slices, at = [], 0
-        exact = self.step < state.settings.start_step
-        for parameter in bucket.parameters():
-            index = _native.EXACT if exact else state.tensors.index(parameter)
-            slices.append((index, at, parameter.numel()))
-            at += parameter.numel()
-        return slices
+        self._slices = state.tensors.cut(self.buffer, bucket.parameters(), self.where)
+        if step < state.settings.start_step:
+            self._slices = [(_native.EXACT, at, count) for _, at, count in self._slices]
+        self.parts = self.parts_max = max(1, -(-self.buffer.numel() // state.settings.parcel))
 
     def unpack(self, lane: "Lane") -> None:
         floats = self._host_floats()

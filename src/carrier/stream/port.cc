@@ -16,6 +16,10 @@ namespace {
 using protocol::Time;
 
 constexpr std::size_t kBurst = 64;  // frames that are sent before looking at what has come
+// An aggregator that workers join is there before them, and answers at once. One that is just
+// starting is waited for where the host says that nobody listens, or somebody else does.
+constexpr std::chrono::seconds kSilenceMost{5};
+constexpr std::chrono::seconds kStrangeMost{2};
 
 }  // namespace
 
@@ -28,7 +32,7 @@ Checked<std::unique_ptr<Port>> Port::open(const protocol::LinkOptions& options,
   for (const SocketAddress& aggregator : aggregators) {
     SLUICE_TRY_ASSIGN(Socket socket, open_connected(aggregator));
     fitted.frame_size = std::min(fitted.frame_size, datagram_size(socket, aggregator));
-    paths.push_back(std::make_unique<Path>(std::move(socket), options.frame_size));
+    paths.push_back(std::make_unique<Path>(std::move(socket), aggregator, options.frame_size));
   }
   if (const std::size_t least = wire::kHeaderSize + protocol::kPayloadMin;
       fitted.frame_size < least) {
@@ -70,6 +74,7 @@ Status Port::pump() {
     while (true) {
       SLUICE_TRY_ASSIGN(const auto received, paths_[i]->receiver.receive());
       if (received.empty()) break;
+      paths_[i]->received = true;
       const Time time = now();
       for (const Received& one : received) worker_.receive(i, one.bytes, time);
       // What has come makes room for more: no later than this.
@@ -86,11 +91,31 @@ Checked<bool> Port::try_join() {
   return worker_.has_joined();
 }
 
+Verdict Port::check_answers(Time waited, bool is_last_look) const {
+  for (std::uint32_t i = 0; i < paths_.size(); ++i) {
+    const Path& path = *paths_[i];
+    const bool refused = path.receiver.was_refused();
+    const Time longest = refused || path.received ? kStrangeMost : kSilenceMost;
+    const bool may_come = !is_last_look && waited < longest;
+    if (worker_.was_answered(i) || may_come) continue;
+    return Problem{Code::timeout,
+                   fmt::format("stream: joining: the aggregator at {} does not answer ({}); "
+                               "accepted: where sluiced of this version runs",
+                               text_of(path.address),
+                               path.received ? "what listens there is none"
+                               : refused     ? "nothing listens there"
+                                             : "no word from there")};
+  }
+  return Nothing{};
+}
+
 Verdict Port::join(std::chrono::nanoseconds timeout) {
-  const Time deadline = now() + timeout;
+  const Time began = now();
+  const Time deadline = began + timeout;
   while (true) {
     SLUICE_TRY_ASSIGN(const bool joined, try_join());
     if (joined) return Nothing{};
+    SLUICE_TRY(check_answers(now() - began, now() >= deadline));
     if (now() >= deadline) {
       return Problem{Code::timeout, "stream: joining: " + worker_.explain()};
     }

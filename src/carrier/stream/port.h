@@ -30,8 +30,9 @@ class Port final : public Carrier {
        int bell);
   ~Port() override;
 
-  // Until all workers have joined at all aggregators. Code::timeout says who is missing, as does
-  // Code::unavailable after the bell.
+  // Until all workers have joined at all aggregators. Code::timeout says who is missing, and names
+  // an aggregator that does not answer within seconds. Code::unavailable after the bell says who is
+  // missing too.
   Verdict join(std::chrono::nanoseconds timeout);
   // As far as it goes without waiting: for those who join many ports on one thread.
   Checked<bool> try_join();
@@ -47,9 +48,14 @@ class Port final : public Carrier {
 
  private:
   struct Path {
-    explicit Path(Socket opened, std::size_t frame_size)
-        : socket(std::move(opened)), receiver(socket, frame_size), sender(socket) {}
+    Path(Socket opened, const SocketAddress& aggregator, std::size_t frame_size)
+        : socket(std::move(opened)),
+          address(aggregator),
+          receiver(socket, frame_size),
+          sender(socket) {}
     Socket socket;
+    SocketAddress address;
+    bool received = false;  // anything
     Receiver receiver;
     Sender sender;
   };
@@ -57,6 +63,8 @@ class Port final : public Carrier {
   // Receives and sends what is there and due.
   Status pump();
   void send_due();
+  // An error once an aggregator has not answered for too long.
+  Verdict check_answers(protocol::Time waited, bool is_last_look) const;
 
   protocol::Worker worker_;
   std::vector<std::unique_ptr<Path>> paths_;

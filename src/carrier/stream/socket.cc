@@ -143,6 +143,7 @@ Result<std::span<const Received>> Receiver::receive() {
   received_.clear();
   const int count = recvmmsg(descriptor_, messages_.data(), kBatch, MSG_DONTWAIT, nullptr);
   if (count < 0) {
+    refused_ |= errno == ECONNREFUSED;
     // Refused: nobody listens there yet, or no longer. The protocol's timers deal with that.
     if (errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED) {
       return std::span<const Received>();

@@ -59,9 +59,12 @@ class Receiver {
   Receiver(const Socket& socket, std::size_t datagram_max);
   // What is there, without waiting. Valid until the next call. Code::io: the socket's error.
   Result<std::span<const Received>> receive();
+  // Of a connected socket: the other host has said that nobody listens there.
+  [[nodiscard]] bool was_refused() const { return refused_; }
 
  private:
   int descriptor_;
+  bool refused_ = false;
   std::size_t room_;
   AlignedBuffer memory_;
   std::vector<SocketAddress> addresses_;
