@@ -165,7 +165,9 @@ def killed_while_groups_are_made(rank, size):
 def killed_while_joining(rank, size):
     if rank == VICTIM:
         _stream.Stream.port = lambda *_: die()
-    return attempt(lambda: make(carrier="stream", timeout=LONG))
+    said = attempt(lambda: make(carrier="stream", timeout=LONG))
+    assert not kit.lane_threads(), kit.lane_threads()
+    return said
 
 
 def stops_between_buckets(rank, size):

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from ddp_kit import case
 
 from sluice.torch import _ranks, _stream
+from sluice.torch._state import State
 
 SHAPES = {"wide": (33, 129)}
 LIMIT = 60.0  # seconds; nothing here takes long unless it is broken
@@ -103,6 +104,25 @@ def a_rank_that_goes_on_without_one_that_left_is_told_so(rank, size):
         else:
             with kit.fails(RuntimeError, "step 2", "missing: rank 1 (left after 2 steps)"):
                 check_means(ddp, rank, size, 2)
+        dist.barrier()
+
+
+@case
+def a_rank_that_leaves_at_once_does_not_keep_others_from_attaching(rank, size):
+    """Rank 0 hears of it before it is done."""
+    for carrier in ("torch", "stream"):
+        ddp, make, lost = kit.wrap(kit.Sheet(SHAPES)), State._make_lanes, []
+
+        def make_late(state):
+            lanes = make(state)
+            state.ranks.watch.words(size - 1, LIMIT)
+            state.ranks.watch.on_loss(lambda: lost.append(rank))
+            return lanes
+
+        with mock.patch.object(State, "_make_lanes", make_late if rank == 0 else make), \
+                mock.patch.object(_stream, "PATIENCE", 0.0):
+            kit.attach(ddp, "f32", carrier=carrier).detach()
+        assert not lost
         dist.barrier()
 
 

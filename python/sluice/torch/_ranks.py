@@ -349,8 +349,10 @@ class Ranks:
         for why in dict.fromkeys(word.text for word in words if word.kind == DIED):
             dead = [word.rank for word in words if word.kind == DIED and word.text == why]
             reasons.append(f"missing: {_list(dead)} ({why})")
-        reasons += [f"missing: rank {word.rank} (left after {word.steps} steps)" for word in words
-                    if word.kind == LEFT and word.dooms(self.watch.step)]
+        for word in words:
+            if word.kind == LEFT and word.dooms(self.watch.step):
+                when = f"after {word.steps} steps" if word.steps >= 0 else "while attaching"
+                reasons.append(f"missing: rank {word.rank} (left {when})")
         reasons += [f"rank {word.rank} failed at {word.text}: {word.cause}" for word in words
                     if word.kind == FAILED and word.cause]
         return reasons

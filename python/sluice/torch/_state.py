@@ -135,6 +135,7 @@ class State:
         self._close_groups = weakref.finalize(self, _close_groups, self._close_lanes, self.ranks,
                                               self._pid)
         self._close_groups.atexit = False
+        self.ranks.at_step(self.step)
         self.ranks.on_loss(_weak(self._heard_of_loss))
         self._started = True
         if self._saved is not None:

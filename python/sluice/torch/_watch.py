@@ -32,7 +32,7 @@ class Word(NamedTuple):
     kind: str  # DIED, LEFT, FAILED
     text: str = ""  # DIED: why that is known; FAILED: where it was
     cause: str = ""  # FAILED: why, if the reason lies with this rank
-    steps: int = 0  # LEFT: how many it has completed
+    steps: int = 0  # LEFT: how many it has completed; -1: it did not even attach
 
     def dooms(self, step: int) -> bool:
         """Whether this step cannot end, for want of that rank."""
@@ -55,7 +55,7 @@ class Watch:
     """One rank's end; its thread ends with close(), or when all others have left."""
 
     def __init__(self, rank: int, lines: dict[int, Line]) -> None:
-        self.step = 0  # the one that this rank is in
+        self.step = -1  # the one that this rank is in; attaching comes before the first
         self._rank = rank
         self._lines = lines  # of rank 0: to all others; of the others: to rank 0
         self._words: dict[int, Word] = {}
