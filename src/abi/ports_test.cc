@@ -1,10 +1,10 @@
 // Aggregators and ports through the C functions.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sluice/sluice.hpp>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <sluice/sluice.hpp>
 
 #include <array>
 #include <cmath>
@@ -71,8 +71,8 @@ TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
   std::array<sluice_traffic, kWorkers> traffic{};
   on_all([&](std::uint32_t rank) {
     sluice_port* port = nullptr;
-    ASSERT_EQ(sluice_port_open(memories_[rank], sluice_aggregator_addresses(aggregator_), 77, 4,
-                               60, -1, &port),
+    ASSERT_EQ(sluice_port_open(memories_[rank], sluice_aggregator_addresses(aggregator_), 77, 4, 60,
+                               -1, &port),
               SLUICE_OK)
         << sluice_last_error();
     sluice_traffic joining{};
@@ -174,9 +174,11 @@ TEST_F(Ports, AnAggregatorThatIsNoneIsNamedByItsAddressLongBeforeTheTimeOut) {
   const std::string wrong = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   const std::string named = std::string(sluice_aggregator_addresses(aggregator_)) + "," + wrong;
   constexpr double kDay = 86400;
+  std::uint64_t job = 0;
   const auto says = [&](const char* why) {
     sluice_port* port = nullptr;
-    EXPECT_EQ(sluice_port_open(memories_[0], named.c_str(), 1, 4, kDay, -1, &port), SLUICE_TIMEOUT);
+    EXPECT_EQ(sluice_port_open(memories_[0], named.c_str(), ++job, 4, kDay, -1, &port),
+              SLUICE_TIMEOUT);
     const std::string said = sluice_last_error();
     EXPECT_NE(said.find(wrong + " does not answer"), std::string::npos) << said;
     EXPECT_NE(said.find(why), std::string::npos) << said;
@@ -216,8 +218,7 @@ TEST_F(Ports, WhatCannotBeIsRefused) {
   refused(sluice_aggregator_start(nullptr, &second), "NULL");
   refused(sluice_aggregator_start("127.0.0.1:99999", &second), "99999");
   EXPECT_NE(sluice_aggregator_start(where, &second), SLUICE_OK) << "taken";
-  EXPECT_NE(std::string(sluice_last_error()).find("cannot listen on 127.0.0.1:"),
-            std::string::npos)
+  EXPECT_NE(std::string(sluice_last_error()).find("cannot listen on 127.0.0.1:"), std::string::npos)
       << sluice_last_error();
   EXPECT_EQ(second, nullptr);
   sluice_aggregator_free(nullptr, 1);
