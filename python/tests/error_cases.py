@@ -359,7 +359,7 @@ def a_state_of_another_codec_feedback_rank_or_world_is_refused(rank, size):
     handle, state = saved(rank)
     other = (rank + 1) % size
     refuses(handle, {**state, "codec": "tide:bits=3"}, "codec", "'tide:bits=3'", "accepted",
-            "tide:scales=previous")
+            "scales=previous")
     refuses(handle, {**state, "feedback": "none"}, "feedback", "'none'", "accepted", "'ef'")
     refuses(handle, {**state, "rank": other}, f"rank {other}", "accepted", f"rank {rank}")
     refuses(handle, {**state, "world": size + 1}, f"{size + 1}", "accepted")

@@ -8,13 +8,13 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 import torch
 import torch.distributed as dist
 
 import sluice
-from sluice.torch import _checkpoint, _native, _settings, _time_slices
+from sluice.torch import _checkpoint, _closing, _native, _settings, _time_slices
 from sluice.torch._alone import Alone, is_alone
 from sluice.torch._errors import SluiceError
 from sluice.torch._lanes import Lane, StreamLane
@@ -28,7 +28,6 @@ from sluice.torch._work import HALVES, DenseWork, Tensor, Work, as_reals
 
 log = logging.getLogger("sluice")
 
-CLOSER = "sluice-close"  # the name of a thread
 SPARSE_CODECS = ("lossless", "f32")  # those that add no error of their own
 
 
@@ -97,7 +96,7 @@ class State:
     def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None,
               sparse: Sequence[str] = ()) -> None:
         """Makes process groups, memory and threads; every rank calls it, in the same order."""
-        _await_closers()
+        _closing.await_closers()
         try:
             with _time_slices.short():
                 self._start(named, group or self.process_group, sparse)
@@ -130,13 +129,13 @@ class State:
             self._make_lanes()
         # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
         # then would end the process. Process groups go at exit without our help.
-        self._close_lanes = weakref.finalize(self, _close_lanes, self._lanes, self._stream,
+        self._close_lanes = weakref.finalize(self, _closing.close_lanes, self._lanes, self._stream,
                                              self.ranks, self._pid)
-        self._close_groups = weakref.finalize(self, _close_groups, self._close_lanes, self.ranks,
-                                              self._pid)
+        self._close_groups = weakref.finalize(self, _closing.close_groups, self._close_lanes,
+                                              self.ranks, self._pid)
         self._close_groups.atexit = False
         self.ranks.at_step(self.step)
-        self.ranks.on_loss(_weak(self._heard_of_loss))
+        self.ranks.on_loss(_closing.weak(self._heard_of_loss))
         self._started = True
         if self._saved is not None:
             _checkpoint.load(self, self._saved)
@@ -175,7 +174,7 @@ class State:
         if stream is not None:
             stream.give_up()
         if ranks is not None:
-            _close_lanes(lanes, stream, ranks, self._pid)
+            _closing.close_lanes(lanes, stream, ranks, self._pid)
             ranks.close()
 
     def close(self) -> None:
@@ -475,51 +474,3 @@ def _result(work: Work) -> Tensor:
     if work.error is not None:
         raise work.error
     return work.result
-
-
-def _weak(method: Callable[[], None]) -> Callable[[], None]:
-    """Calls it as long as its object lives."""
-    reference = weakref.WeakMethod(method)
-
-    def call() -> None:
-        bound = reference()
-        if bound is not None:
-            bound()
-
-    return call
-
-
-def _close_lanes(lanes: list[Lane], stream: Stream | None, ranks: Ranks | Alone,
-                 pid: int) -> None:
-    if os.getpid() == pid:
-        ranks.say_goodbye()  # first: a rank that waits for this one should not do so in vain
-        for lane in lanes:
-            lane.close()
-        if stream is not None:
-            stream.close()
-
-
-def _close_groups(close_lanes: Callable[[], Any], ranks: Ranks | Alone, pid: int) -> None:
-    """Where the last to know of a model is a lane, another thread closes: one that the process
-    waits for before it ends, and that can wait for the lane."""
-    if os.getpid() != pid:
-        return
-
-    def close() -> None:
-        close_lanes()
-        ranks.close()
-
-    if not threading.current_thread().daemon:
-        close()
-        return
-    try:
-        threading.Thread(target=close, name=CLOSER).start()
-    except RuntimeError:  # The interpreter ends, and has closed the lanes.
-        pass
-
-
-def _await_closers() -> None:
-    """So that process groups are not made while others are given back."""
-    for thread in threading.enumerate():
-        if thread.name == CLOSER and thread.ident is not None:
-            thread.join()
