@@ -210,6 +210,7 @@ def slices_that_do_not_cover_the_buffer_are_refused(rank, size):
         with kit.fails(SluiceError, "step 0, bucket 0", str(tuple(buffer.shape)), "4257",
                        "wide (33, 129) of torch.float32", "accepted"):
             handle.state.submit(Bucket(buffer, [parameter]))
+    torch.distributed.barrier()  # A rank that has left would be the first thing that others find.
 
 
 @case

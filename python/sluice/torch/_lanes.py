@@ -277,7 +277,7 @@ class StreamLane(Lane):
         try:
             self._port = stream.port(index, memory)
         except SluiceError as error:
-            raise ranks.lost("attach, joining the aggregators", error, ranks.drop_all) from None
+            raise ranks.failed("attach, joining the aggregators", error, ranks.drop_all) from None
         super().__init__(index, ranks, memory)
 
     def run(self, order: _native.Order, jobs: ctypes.Array, bucket: int) -> _native.Report:

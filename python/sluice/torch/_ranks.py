@@ -315,6 +315,13 @@ class Ranks:
         hang_up()
         return self._explain(position, cause)
 
+    def failed(self, position: str, cause: BaseException,
+               hang_up: Callable[[], None]) -> SluiceError:
+        """As lost(), where the cause may be on this rank alone: the others hear of it."""
+        if not self.watch.doom():
+            self.tell(position, cause)
+        return self.lost(position, cause, hang_up)
+
     def check(self, position: str) -> None:
         """Raises if a rank without which this step cannot end is known to be gone."""
         if self.watch.doom():
