@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 #include <sluice/sluice.h>
 
+#include <random>
 #include <string>
-#include <thread>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -45,9 +46,9 @@ TEST(Abi, OptionsSayWhatIsAccepted) {
       EXPECT_EQ(option.minimum < option.maximum, option.kind != 2);
       // The default is accepted and changes nothing.
       sluice_codec* codec = nullptr;
-      ASSERT_EQ(sluice_codec_make(spec_with(sluice_codec_name(i), option, option.preset).c_str(),
-                                  &codec),
-                SLUICE_OK)
+      ASSERT_EQ(
+          sluice_codec_make(spec_with(sluice_codec_name(i), option, option.preset).c_str(), &codec),
+          SLUICE_OK)
           << sluice_last_error();
       EXPECT_STREQ(sluice_codec_spec(codec), sluice_codec_name(i));
       sluice_codec_free(codec);
@@ -81,6 +82,33 @@ TEST(Abi, EveryCodecAveragesEqualGradientsToThemselves) {
     for (const float value : mean) error += (value - 0.75) * (value - 0.75);
     EXPECT_LT(error, 0.03 * 0.75 * 0.75 * static_cast<double>(mean.size())) << sluice_codec_name(i);
   }
+}
+
+// A first eighth with almost all the energy gets almost all the bits, though a call by a group
+// would be cut into chunks with a budget each.
+TEST(Abi, OneCallHasOneBudget) {
+  constexpr std::size_t kCount = 1 << 19;
+  std::vector<std::vector<float>> workers(2, std::vector<float>(kCount));
+  std::vector<double> wanted(kCount);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    for (auto& worker : workers) {
+      worker[i] = normal(random) * (i < kCount / 8 ? 1.0f : 1e-4f);
+      wanted[i] += worker[i] / 2.0;
+    }
+  }
+  const float* const gradients[] = {workers[0].data(), workers[1].data()};
+  std::vector<float> mean(kCount);
+  ASSERT_EQ(sluice_reduce_local("tide:bits=3", 2, kCount, gradients, 0, 0, mean.data()), SLUICE_OK);
+  double error = 0;
+  double energy = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    error += (mean[i] - wanted[i]) * (mean[i] - wanted[i]);
+    energy += wanted[i] * wanted[i];
+  }
+  // Eight bits where the energy is; with three everywhere it would be a fiftieth.
+  EXPECT_LT(error, 1e-3 * energy);
 }
 
 TEST(Abi, MeanMayBeOneOfTheGradients) {

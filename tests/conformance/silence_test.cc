@@ -20,8 +20,8 @@ constexpr std::uint32_t kWorkers = 3;
 constexpr std::uint32_t kBlock = 64;  // no codec scales less than this together by default
 constexpr float kWeak = 1e-3f;        // fp16 still holds what is left
 
-// Whole blocks, an odd end, and one that is hardly more than a block.
-const std::vector<Tensor> kTensors{{1, 40, 256}, {2, 1, 1500}, {3, 1, 80}};
+// Whole blocks, an odd end, one that is hardly more than a block, and one that is mostly padding.
+const std::vector<Tensor> kTensors{{1, 40, 256}, {2, 1, 1500}, {3, 1, 80}, {4, 1, 17}};
 
 using Values = std::vector<std::vector<float>>;  // by tensor
 

@@ -54,20 +54,20 @@ class TideCodec final : public Codec {
                     std::ceil(100 * kCodeBits * sum.blocks / sum.coordinates) / 100)};
   }
 
-  // In a first step the budget is that of a tensor or chunk, so the poorest of them decides.
+  // The budget is the model's but for the first step, when it is that of a tensor or chunk. One
+  // that cannot pay for itself then may be silent once.
   [[nodiscard]] std::uint64_t heard_within(std::span<const Tensor> tensors,
                                            std::uint32_t workers) const override {
     static_cast<void>(workers);
-    if (!settings_.floor) return 0;
-    std::uint64_t longest = 1;
-    for (const Tensor& tensor : tensors) {
-      const Sum sum = sum_of({&tensor, 1});
-      const double most = std::floor(settings_.bits * sum.coordinates) - kCodeBits * sum.blocks;
-      if (sum.blocks == 0 || sum.lanes <= most) continue;
-      if (most <= 0) return 0;
-      longest = std::max(longest, static_cast<std::uint64_t>(std::ceil(2 * sum.lanes / most)));
-    }
-    return longest;
+    const Sum all = sum_of(tensors);
+    if (all.blocks == 0) return 1;
+    if (!settings_.floor || budget_of(all) <= 0) return 0;
+    if (!pays_for(all))
+      return static_cast<std::uint64_t>(std::ceil(2 * all.lanes / budget_of(all)));
+    const bool all_pay = std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) {
+      return pays_for(sum_of({&tensor, 1}));
+    });
+    return all_pay ? 1 : 2;
   }
 
   Exchange* begin(const Chunk& chunk, Arena& arena) const override {
@@ -107,6 +107,10 @@ class TideCodec final : public Codec {
     }
     return sum;
   }
+  [[nodiscard]] double budget_of(const Sum& sum) const {
+    return std::floor(settings_.bits * sum.coordinates) - kCodeBits * sum.blocks;
+  }
+  [[nodiscard]] bool pays_for(const Sum& sum) const { return sum.lanes <= budget_of(sum); }
   [[nodiscard]] std::size_t blocks_of(const Tensor& tensor) const {
     const std::uint64_t whole = tensor.count() / settings_.block;
     const auto rest = static_cast<std::uint32_t>(tensor.count() % settings_.block);
