@@ -180,6 +180,7 @@ class Bench {
     const std::uint64_t place = place_of(rank, at);
     Chunk chunk;
     chunk.piece = {tensor_, at, count, rank, workers_};
+    chunk.step = step;
     chunk.key = chunk_key(0, step, tensor_.id);
     chunk.gradient = std::span<const float>(buffers_.gradients[rank]).subspan(place, count);
     chunk.mean = rank == 0 ? std::span(buffers_.mean).subspan(at, count)

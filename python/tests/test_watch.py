@@ -265,6 +265,22 @@ class Doors(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
+    def test_a_flood_after_a_newline_is_not_read_beyond_the_limit(self):
+        with socket.create_server(("127.0.0.1", 0)) as server, \
+                socket.create_connection(server.getsockname()) as theirs, \
+                server.accept()[0] as ours:
+            line = Line(ours, _door.HELLO_MAX)
+            theirs.setblocking(False)
+            theirs.send(b"\n" + 4 * _door.LINE_MAX * b"x")
+            poll = select.poll()
+            poll.register(ours, select.POLLIN)
+            self.assertTrue(poll.poll(1000 * LIMIT))
+            self.assertEqual(line.receive(), ([b""], ""))
+            self.assertLessEqual(len(line._inbox), _door.HELLO_MAX)
+            messages, end = line.receive()
+            self.assertEqual(messages, [])
+            self.assertIn(f"more than {_door.HELLO_MAX} bytes", end)
+
     def test_a_full_buffer_drops_messages_but_cuts_none(self):
         with socket.create_server(("127.0.0.1", 0)) as server, \
                 socket.create_connection(server.getsockname()) as here, server.accept()[0] as there:

@@ -24,7 +24,7 @@ from sluice.torch._errors import SluiceError
 LINE_MAX = 65536  # bytes of one message
 HELLO_MAX = 256  # bytes that somebody unknown may send
 STRANGERS_MAX = 64  # connections of nobody known, of which the oldest is closed
-ANSWER_SECONDS = 10.0  # for one address to answer
+ANSWER_SECONDS = 10.0  # for one address to connect, and to answer, at most
 SIOCGIFADDR = 0x8915
 
 # A host that vanishes closes nothing: after a minute and a half without any sign of its kernel it
@@ -44,7 +44,7 @@ class Line:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.socket = connection
         self.limit = limit
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may say goodbye on a thread that sends
         self._inbox = b""
         self._unread: list[bytes] = []
         self._outbox = b""  # the rest of a message that the kernel took a part of
@@ -63,15 +63,16 @@ class Line:
                 self._outbox = part[sent:]
 
     def receive(self) -> tuple[list[bytes], str]:
-        """The messages that have come, and why there will be no more: empty if there may be."""
+        """Messages that have come, and why there will be no more: empty if there may be. Reads no
+        more than the limit and leaves the rest to the next call, which a poll asks for."""
         end = ""
         try:
-            while not end:
-                data = self.socket.recv(LINE_MAX)
+            while not end and b"\n" not in self._inbox:
+                data = self.socket.recv(self.limit + 1 - len(self._inbox))
                 self._inbox += data
                 if not data:
                     end = "its process has ended"
-                elif len(self._inbox) > self.limit and b"\n" not in self._inbox[:self.limit]:
+                elif len(self._inbox) > self.limit and b"\n" not in self._inbox:
                     end = f"it sent more than {self.limit} bytes without an end"
         except (BlockingIOError, InterruptedError):
             pass
@@ -229,8 +230,8 @@ class Door:
         return int(rank) if 0 < int(rank) < size else None
 
 
-def _knock(host: str, facts: dict[str, Any], rank: int) -> Line:
-    connection = socket.create_connection((host, facts["port"]), timeout=ANSWER_SECONDS)
+def _knock(host: str, facts: dict[str, Any], rank: int, seconds: float) -> Line:
+    connection = socket.create_connection((host, facts["port"]), timeout=seconds)
     try:
         line = Line(connection, HELLO_MAX)
         line.send(f"{facts['token']} rank {rank}".encode())
@@ -239,8 +240,8 @@ def _knock(host: str, facts: dict[str, Any], rank: int) -> Line:
         messages: list[bytes] = []
         end = ""
         while not messages and not end:
-            if not poll.poll(1000 * ANSWER_SECONDS):
-                raise TimeoutError(f"no answer within {ANSWER_SECONDS:g} s")
+            if not poll.poll(1000 * seconds):
+                raise TimeoutError(f"no answer within {seconds:g} s")
             messages, end = line.receive()
         if not messages or not hmac.compare_digest(messages[0],
                                                    b"rank 0 " + facts["answer"].encode()):
@@ -257,11 +258,13 @@ def knock(facts: dict[str, Any], rank: int, seconds: float) -> Line:
     """The line to rank 0, over the first of its addresses at which it answers."""
     until = time.monotonic() + seconds
     hosts = list(dict.fromkeys([*facts["hosts"], os.environ.get("MASTER_ADDR", "localhost")]))
+    # Every address has its turn.
+    each = max(1.0, min(ANSWER_SECONDS, seconds / (2 * len(hosts))))
     troubles: dict[str, str] = {}
     while True:
         for host in hosts:
             try:
-                return _knock(host, facts, rank)
+                return _knock(host, facts, rank, each)
             except OSError as error:
                 troubles[host] = str(error)
         if time.monotonic() > until:

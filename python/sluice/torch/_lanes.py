@@ -273,10 +273,11 @@ class StreamLane(Lane):
 
     def __init__(self, index: int, ranks: Ranks, memory: _native.Memory, stream: Stream) -> None:
         # Before the thread is there: this fails where an aggregator does not answer.
+        self._stream = stream
         self._port: _native.Port | None = None
         try:
             self._port = stream.port(index, memory)
-        except SluiceError as error:
+        except (SluiceError, ValueError) as error:  # ValueError: a host that has no address here
             raise ranks.failed("attach, joining the aggregators", error, ranks.drop_all) from None
         super().__init__(index, ranks, memory)
 
@@ -306,7 +307,14 @@ class StreamLane(Lane):
 
     def close(self) -> None:
         super().close()
-        self._leave()
+        if self._is_elsewhere():  # in a run that waits for a rank
+            self._stream.wake()
+            self._thread.join(timeout=5)
+        if not self._is_elsewhere():  # Who runs a port needs it.
+            self._leave()
+
+    def _is_elsewhere(self) -> bool:
+        return self._thread is not threading.current_thread() and self._thread.is_alive()
 
     def _leave(self) -> None:
         port, self._port = self._port, None

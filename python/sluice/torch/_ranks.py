@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.distributed as dist
 
+import sluice
 from sluice.torch._door import Door, Line, knock
 from sluice.torch._errors import SluiceError
 from sluice.torch._settings import TIMEOUT_MAX
@@ -128,7 +129,8 @@ class Ranks:
         name = f"sluice/{'-'.join(map(str, self._ranks))}/{_attached[tuple(self._ranks)]}"
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
         self.watch = Watch(self.rank, self._meet(
-            {"carrier": carrier, "lanes": lanes, "backend": backend or "gloo"}))
+            {"carrier": carrier, "lanes": lanes, "backend": backend or "gloo",
+             "version": sluice.__version__}))
         self._end_watch = weakref.finalize(self, Watch.close, self.watch)  # also at exit
         self.groups: list[Any] = []
         self._make_groups(lanes, backend or "gloo")
@@ -209,7 +211,7 @@ class Ranks:
                                   f" did not within {self.timeout:g} s; accepted: every rank"
                                   f" attaches; {LONGER}")
             every = [json.loads(self._store.get(f"attach/{rank}")) for rank in range(self.size)]
-            doors = [one.pop("door") for one in every]
+            doors = [one.pop("door", None) for one in every]  # an older Sluice has none
             _agree(every)
             if door is None:
                 return {0: knock(doors[0], self.rank, self._connect_seconds)} if self.rank else {}
@@ -226,13 +228,14 @@ class Ranks:
         lines = door.admit(self.size, self._connect_seconds)
         missing = [rank for rank in range(1, self.size) if rank not in lines]
         if missing:
-            for line in lines.values():
+            text = (f"{_list(missing)} did not connect to rank 0, port {door.facts['port']} at"
+                    f" {', '.join(door.facts['hosts'])}, within {self._connect_seconds:g} s;"
+                    " accepted: an address of rank 0 that all ranks reach; set GLOO_SOCKET_IFNAME"
+                    " to its network interface on every host")
+            for line in lines.values():  # Or they would take this rank for dead.
+                line.send(json.dumps(Word(0, FAILED, "attach", text, -1)).encode())
                 line.socket.close()
-            raise SluiceError(f"{_list(missing)} did not connect to rank 0, port"
-                              f" {door.facts['port']} at {', '.join(door.facts['hosts'])}, within"
-                              f" {self._connect_seconds:g} s; accepted: an address of rank 0 that"
-                              " all ranks reach; set GLOO_SOCKET_IFNAME to its network interface"
-                              " on every host")
+            raise SluiceError(text)
         return lines
 
     def on_loss(self, act: Callable[[], None]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 import warnings
 import weakref
 from typing import Any, Sequence
@@ -69,7 +68,6 @@ class State:
                                       "checks", "exact_buckets", "sparse_buckets",
                                       "sparse_rows"), 0)
         self._measured = Measured()
-        self._began = time.perf_counter()
 
     def _make_codec(self, name: str, options: dict[str, Any]) -> _native.Codec:
         try:
@@ -169,6 +167,7 @@ class State:
 
     def _give_back(self) -> None:
         """After a start that failed."""
+        self._started = False
         lanes, stream, ranks = self._lanes, self._stream, self.ranks
         self._lanes, self._stream, self.ranks = [], None, None
         if stream is not None:
@@ -238,7 +237,7 @@ class State:
         """So that those who wait for this rank fail at once. A lane that is in a collective does it
         when that fails; it does, as every rank hangs up."""
         for lane in self._lanes:
-            lane.submit(Lane.hang_up)
+            lane.submit(lambda lane: lane.hang_up())
 
     def _is_last(self, bucket: dist.GradBucket, parameters: set[int]) -> bool:
         """Of its step. DDP does not say so in the first one of a static graph that has several
@@ -379,7 +378,7 @@ class State:
                     self._infinite += int(overflowed)
                     self._digest += digest
         except BaseException as error:
-            work.error = error
+            self._fail(self._lanes[0], work, error)
         self._bucket_done(work)
 
     def _bucket_done(self, work: Work) -> None:

@@ -39,17 +39,25 @@ class Stream:
         self._bell = Bell()  # wakes ports: datagrams of a rank that has died do not
         ranks.watch.on_loss(self._bell.ring)
         self._own: _native.Aggregator | None = None
-        mine = secrets.randbits(62) if ranks.rank == 0 else 0
-        self._job = ranks.gather([mine])[0][0]
         self.aggregators = list(named)
-        if not named:
-            self._own = _native.Aggregator(f"{own_host()}:0")
-            self.aggregators = ranks.gather_texts(self._own.address)
+        try:
+            self._job = ranks.gather([secrets.randbits(62) if ranks.rank == 0 else 0])[0][0]
+            if not named:
+                self._own = _native.Aggregator(f"{own_host()}:0")
+                self.aggregators = ranks.gather_texts(self._own.address)
+        except (RuntimeError, ValueError) as error:  # SluiceError is one.
+            self.give_up()
+            self.close()
+            raise ranks.failed("attach, starting aggregators", error, ranks.drop_all) from None
 
     def port(self, lane: int, memory: _native.Memory) -> _native.Port:
         """Joins; returns when all ranks have, for this lane."""
         return _native.Port(memory, self.aggregators, self._job + lane, WINDOW, self._timeout,
                             self._bell.descriptor)
+
+    def wake(self) -> None:
+        """Ends what ports wait for, for good."""
+        self._bell.ring()
 
     def give_up(self) -> None:
         """After a failure: nobody will come for results any more."""

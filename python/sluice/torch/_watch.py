@@ -14,9 +14,8 @@ import logging
 import os
 import select
 import threading
-import time
 import weakref
-from typing import Any, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 from sluice.torch._door import Line
 

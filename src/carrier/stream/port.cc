@@ -18,8 +18,8 @@ using protocol::Time;
 constexpr std::size_t kBurst = 64;  // frames that are sent before looking at what has come
 // An aggregator that workers join is there before them, and answers at once. One that is just
 // starting is waited for where the host says that nobody listens, or somebody else does.
-constexpr std::chrono::seconds kSilenceMost{5};
-constexpr std::chrono::seconds kStrangeMost{2};
+constexpr std::chrono::seconds kSilenceMost{10};
+constexpr std::chrono::seconds kStrangeMost{5};
 
 }  // namespace
 

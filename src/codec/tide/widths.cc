@@ -11,6 +11,10 @@ namespace {
 constexpr std::int32_t kLevelLeast = kCodeLeast - kOffset.back();
 constexpr std::int32_t kLevelMost = kCodeMost;
 
+// Beyond any honest model, whose counts a damaged state may not keep to.
+constexpr std::uint64_t kTurnsMax = std::uint64_t{1} << 40;
+constexpr double kBudgetMax = 0x1p62;
+
 // The width by code − level.
 constexpr auto kWidths = [] {
   std::array<std::uint8_t, kOffset.back() + 1> widths{};
@@ -57,7 +61,8 @@ void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t r
 }
 
 std::uint64_t budget(double bits, std::uint64_t real, std::uint64_t blocks) {
-  const auto all = static_cast<std::uint64_t>(std::floor(bits * static_cast<double>(real)));
+  const auto all = static_cast<std::uint64_t>(
+      std::min(kBudgetMax, std::floor(bits * static_cast<double>(real))));
   const std::uint64_t scales = kCodeBits * blocks;
   return all > scales ? all - scales : 0;
 }
@@ -74,7 +79,7 @@ std::uint64_t live_lanes(std::span<const std::uint64_t> summed) { return summed[
 std::uint64_t turns_for(std::uint64_t live, std::uint64_t most) {
   if (most == 0) return 0;
   std::uint64_t turns = 1;
-  while (divide_up(live, turns) > most) turns *= 2;
+  while (turns < kTurnsMax && divide_up(live, turns) > most) turns *= 2;
   return turns;
 }
 
