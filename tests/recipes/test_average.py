@@ -26,7 +26,7 @@ class Average(RecipeTest):
         found = re.findall(LINE, out)
         self.assertEqual(sorted(int(rank) for rank, *_ in found), ranks, out)
         self.assertEqual(len({tuple(rest) for _, *rest in found}), 1, out)  # the same on all ranks
-        self.assertAlmostEqual(float(found[0][1]), 2.5, delta=0.2)
+        self.assertAlmostEqual(float(found[0][1]), 2.5, delta=0.05)
         self.assertLess(float(found[0][2]), 4.5)
 
     def test_local(self):
