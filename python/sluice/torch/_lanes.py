@@ -135,10 +135,12 @@ class Lane:
         self._ranks.check(self.position)
         began = time.perf_counter()
         try:
+            if self._group is None:
+                raise RuntimeError("the process group was given back")
             run()
             if self._ranks.device.type == "cuda":
                 torch.cuda.current_stream().synchronize()
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # ValueError: another thread has hung up
             raise self._ranks.lost(self.position, error, self.hang_up) from None
         self.figures.collectives += 1
         self.figures.seconds["network"] += time.perf_counter() - began
