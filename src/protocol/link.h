@@ -111,6 +111,8 @@ class Link {
   void watch(bool on) { is_watching_ = on; }
 
   [[nodiscard]] bool is_open() const { return state_ == State::open; }
+  // Nothing will be sent any more, and nobody needs this worker.
+  [[nodiscard]] bool has_left() const { return state_ == State::left; }
   // Has been, whatever is now.
   [[nodiscard]] bool was_open() const { return counters_.joins != 0; }
   // To the first joining: with whatever it had to say.

@@ -188,6 +188,11 @@ void Worker::leave() {
   for (Link& link : links_) link.leave();
 }
 
+bool Worker::has_left() const {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return link.has_left(); });
+}
+
 const std::string& Worker::refusal() const {
   for (const Link& link : links_) {
     if (!link.refusal().empty()) return link.refusal();

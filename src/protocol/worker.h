@@ -47,7 +47,10 @@ class Worker {
   // take() of some exchange has something.
   [[nodiscard]] bool is_any_ready() const { return ready_ != 0; }
   void abandon();
+  // Ends this end: abandons what is in flight, and tells the aggregators. Goes on receiving and
+  // sending until has_left().
   void leave();
+  [[nodiscard]] bool has_left() const;
   // Stays reachable for those who are behind, also when nothing is in flight here.
   void linger() {
     lingers_ = true;
