@@ -9,7 +9,14 @@
 namespace sluice::wire {
 namespace {
 
-const Join kJoin{3, 512, 576, 0xFEEDFACECAFEBEEF, "sluice 1, thc:bits=4"};
+const Join kJoin{.workers = 3,
+                 .slots = 512,
+                 .frame_size = 576,
+                 .fits = 1472,
+                 .is_bound = true,
+                 .token = 0xFEEDFACECAFEBEEF,
+                 .cookie = 0x1032547698BADCFE,
+                 .terms = "sluice 1, thc:bits=4"};
 const Welcome kWelcome{3, 256, 1472, 32};
 
 Datagram golden_body(const std::string& name) {
@@ -25,7 +32,7 @@ std::string written(const Join& join) {
 
 std::string written(const Welcome& welcome) {
   std::string into = "what was there before";
-  write_welcome(welcome, into);
+  write_welcome(welcome, 0, into);
   return into;
 }
 
@@ -39,7 +46,10 @@ void expect_equal(const Join& a, const Join& b) {
   EXPECT_EQ(a.workers, b.workers);
   EXPECT_EQ(a.slots, b.slots);
   EXPECT_EQ(a.frame_size, b.frame_size);
+  EXPECT_EQ(a.fits, b.fits);
+  EXPECT_EQ(a.is_bound, b.is_bound);
   EXPECT_EQ(a.token, b.token);
+  EXPECT_EQ(a.cookie, b.cookie);
   EXPECT_EQ(a.terms, b.terms);
 }
 
@@ -67,9 +77,10 @@ TEST(Join, ComesBackAtTheBordersOfEveryField) {
   const std::string longest(kTermsMax, 't');
   const std::string any_bytes = "\xff\x80 \x7f";
   for (const Join& join :
-       {Join{1, 1, 576, 0, ""}, Join{64, 65535, 65507, ~std::uint64_t{0}, longest},
-        Join{2, 7, 1472, 1, any_bytes}, Join{2, 7, 610, 1, longest},
-        Join{2, 7, 576, 1, std::string_view(longest).substr(0, 478)}}) {
+       {Join{1, 1, 576, 0, false, 0, 0, ""},
+        Join{64, 65535, 65507, 65507, true, ~std::uint64_t{0}, ~std::uint64_t{0}, longest},
+        Join{2, 7, 1472, 0, false, 1, 2, any_bytes}, Join{2, 7, 624, 576, false, 1, 0, longest},
+        Join{2, 7, 576, 576, true, 1, 1, std::string_view(longest).substr(0, 464)}}) {
     const std::string body = written(join);
     EXPECT_EQ(kHeaderSize + body.size(), join.frame_size);
     const auto read = parse_join(bytes_of(body));
@@ -142,12 +153,39 @@ TEST(Welcome, ComesBackAtTheBordersOfEveryField) {
   }
 }
 
-TEST(Welcome, EveryOtherSizeIsMalformed) {
-  const std::string body = written(kWelcome) + std::string(30, '\0');
-  for (std::size_t size = 0; size < body.size(); ++size) {
-    const auto read = parse_welcome(bytes_of(body).first(size));
-    EXPECT_EQ(read.has_value(), size == kWelcomeSize) << size;
+TEST(Welcome, IsPaddedWithZerosToAnySize) {
+  for (std::size_t size = 0; size < 600; ++size) {
+    std::string body = "what was there before";
+    write_welcome(kWelcome, size, body);
+    EXPECT_EQ(body.size(), std::max(size, kWelcomeSize));
+    const auto read = parse_welcome(bytes_of(body));
+    ASSERT_TRUE(read) << size << ": " << read.error().what;
+    expect_equal(*read, kWelcome);
+    if (size <= kWelcomeSize) continue;
+    body.back() = '\1';
+    EXPECT_FALSE(parse_welcome(bytes_of(body))) << size;
   }
+  EXPECT_FALSE(parse_welcome(bytes_of(written(kWelcome)).first(kWelcomeSize - 1)));
+}
+
+TEST(Cookie, ComesBackAndIsNeverZero) {
+  for (const std::uint64_t cookie : {std::uint64_t{1}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+    std::string body = "what was there before";
+    write_cookie(cookie, body);
+    ASSERT_TRUE(is_cookie(bytes_of(body)));
+    EXPECT_EQ(parse_cookie(bytes_of(body)), cookie);
+  }
+  const std::string zeros(kCookieSize, '\0');
+  EXPECT_FALSE(is_cookie(bytes_of(zeros)));
+  EXPECT_FALSE(is_cookie(bytes_of(std::string(kCookieSize + 1, 'x'))));
+}
+
+TEST(Token, AttemptsCountModulo) {
+  EXPECT_TRUE(is_later_attempt(make_token(7, 1), make_token(7, 0)));
+  EXPECT_TRUE(is_later_attempt(make_token(7, 0), make_token(7, 0xFFFF)));
+  EXPECT_FALSE(is_later_attempt(make_token(7, 0xFFFF), make_token(7, 0)));
+  EXPECT_FALSE(is_later_attempt(make_token(7, 3), make_token(7, 3)));
+  EXPECT_EQ(life_of(make_token(0xABCDEF, 0xFFFF)), 0xABCDEFu);
 }
 
 TEST(Bodies, TheGoldenBadOnesAreMalformedForTheReasonGiven) {

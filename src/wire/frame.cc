@@ -71,8 +71,10 @@ constexpr unsigned uses_of(Kind kind) {
     case Kind::need_table:
     case Kind::table: return kUsesEpoch | kUsesTable;
     case Kind::join: return 0;
-    case Kind::welcome: return kUsesEpoch | kUsesWorkers;
-    case Kind::refused:
+    case Kind::prove: return kUsesDigest;
+    case Kind::welcome: return kUsesEpoch | kUsesDigest | kUsesWorkers;
+    case Kind::refused: return kUsesEpoch | kUsesDigest;
+    case Kind::left: return kUsesEpoch | kUsesWorkers;
     case Kind::leave:
     case Kind::gone: return kUsesEpoch;
   }
@@ -102,7 +104,7 @@ constexpr std::array kFields{
 
 constexpr bool is_kind(std::uint8_t number) {
   return number >= static_cast<std::uint8_t>(Kind::contribution) &&
-         number <= static_cast<std::uint8_t>(Kind::ask);
+         number <= static_cast<std::uint8_t>(Kind::left);
 }
 
 // All that a kind may have.
@@ -221,6 +223,9 @@ Status check_payload(const Header& header, Bytes payload) {
     case Kind::refused:
       if (!is_refusal(payload)) return malformed("a refusal that is no text");
       return ok();
+    case Kind::prove:
+      if (!is_cookie(payload)) return malformed("a proof without a cookie");
+      return ok();
     case Kind::need_table:
       if (header.table == 0) return malformed("need of a table without a name");
       break;
@@ -228,7 +233,8 @@ Status check_payload(const Header& header, Bytes payload) {
     case Kind::restored:
     case Kind::leave:
     case Kind::gone:
-    case Kind::ask: break;
+    case Kind::ask:
+    case Kind::left: break;
   }
   if (!payload.empty()) return malformed("a payload in a frame of a kind without");
   return ok();

@@ -11,9 +11,9 @@
 
 namespace sluice::wire {
 
-inline constexpr std::uint8_t kVersion = 2;
+inline constexpr std::uint8_t kVersion = 3;
 inline constexpr std::size_t kHeaderSize = 80;
-inline constexpr std::size_t kFrameSizeMin = 576;    // what a worker must be able to carry
+inline constexpr std::size_t kFrameSizeMin = 576;    // of a join: what every path carries
 inline constexpr std::size_t kFrameSizeMax = 65507;  // of a UDP datagram over IPv4
 inline constexpr std::uint32_t kWorkersMax = 64;     // of one aggregator: one word of bits
 
@@ -31,6 +31,8 @@ enum class Kind : std::uint8_t {
   leave,             // worker: will send no more
   gone,              // aggregator: knows no such job or epoch; join again
   ask,               // worker: what about this chunk?
+  prove,             // aggregator: join again with this cookie, if you hear me (payload: eight bytes)
+  left,              // aggregator: who needs nobody any more (in `workers`)
 };
 
 // How a result came about.
@@ -48,7 +50,9 @@ struct Header {
   std::uint32_t epoch = 0;  // of the aggregator's memory of the job; 0 before it is known
   std::uint16_t slot = 0;
   std::uint32_t chunk = 0;    // counts the uses of the slot
-  std::uint64_t digest = 0;   // of what is reduced: ticket, step, round, place in it, reduction
+  // Of what is reduced: ticket, step, round, place in it, reduction. Of what answers a join (prove,
+  // welcome, refused): its token.
+  std::uint64_t digest = 0;
   std::uint64_t workers = 0;  // contribution: whom to count; result: counted; wait, welcome: here
   Reduction what = {};        // of this chunk's lanes alone; its table is not here but in `table`
   std::uint32_t table = 0;    // names a table of the job, 0: none

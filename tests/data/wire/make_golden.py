@@ -17,7 +17,7 @@ import sys
 
 M64 = (1 << 64) - 1
 KINDS = ("contribution result wait restore restored need_table table join welcome refused leave"
-         " gone ask").split()
+         " gone ask prove left").split()
 OPS = "lane_sum wrap_sum max gather block_sum f32_sum bf16_sum f16_sum".split()
 FORMS = "full narrow round".split()
 FIELDS = dict(magic=(0, "H"), version=(2, "B"), kind=(3, "B"), length=(4, "H"), flags=(6, "B"),
@@ -53,7 +53,7 @@ def table_name(entries):
 
 def frame(kind_name, payload=b"", **fields):
     """A frame; `fields` may say anything, also what is wrong."""
-    values = dict(magic=0x4C53, version=2, kind=KINDS.index(kind_name) + 1,
+    values = dict(magic=0x4C53, version=3, kind=KINDS.index(kind_name) + 1,
                   length=80 + len(payload),
                   contributors=bin(fields.get("workers", 0)).count("1"))
     values.update(fields)
@@ -71,16 +71,21 @@ def reduction(op, bits, count, down="full", extra=0, grain=0):
                 grain=grain)
 
 
-def join(workers=3, slots=512, frame_size=576, token=0xFEEDFACECAFEBEEF,
-         terms=b"sluice 1, thc:bits=4", size=None, terms_size=None, padding=b"\0"):
-    body = struct.pack("<HHIQH", workers, slots, frame_size, token,
-                       len(terms) if terms_size is None else terms_size) + terms
+def join(workers=3, slots=512, frame_size=576, fits=1472, bound=1, token=0xFEEDFACECAFEBEEF,
+         cookie=0x1032547698BADCFE, terms=b"sluice 1, thc:bits=4", size=None, terms_size=None,
+         padding=b"\0"):
+    body = struct.pack("<HHIIHHQQ", workers, slots, frame_size, fits, bound,
+                       len(terms) if terms_size is None else terms_size, token, cookie) + terms
     size = frame_size - 80 if size is None else size
     return (body + padding * (size - len(body)))[:size]
 
 
-def welcome(workers=3, slots=256, frame_size=1472, window=32):
-    return struct.pack("<HHII", workers, slots, frame_size, window)
+def welcome(workers=3, slots=256, frame_size=1472, window=32, padding=b""):
+    return struct.pack("<HHII", workers, slots, frame_size, window) + padding
+
+
+COOKIE = struct.pack("<Q", 0x1032547698BADCFE)
+TOKEN = 0xFEEDFACECAFEBEEF
 
 
 JOB = dict(job=0x1122334455667788, epoch=3, worker=1)
@@ -116,22 +121,26 @@ def good():
     yield "need_table", frame("need_table", **JOB, table=table_name(TABLE))
     yield "table", frame("table", ENTRIES, **JOB, table=table_name(TABLE))
     yield "join", frame("join", join(), **dict(JOB, epoch=0))
-    yield "welcome", frame("welcome", welcome(), **JOB, workers=0b111)
-    yield "welcome_early", frame("welcome", welcome(), **dict(JOB, epoch=0), workers=0b010)
-    yield "refused", frame("refused", WHY, **JOB)
+    yield "join_first", frame("join", join(fits=0, bound=0, cookie=0), **dict(JOB, epoch=0))
+    yield "prove", frame("prove", COOKIE, **dict(JOB, epoch=0), digest=TOKEN)
+    yield "welcome", frame("welcome", welcome(), **JOB, digest=TOKEN, workers=0b111)
+    yield "welcome_early", frame("welcome", welcome(padding=bytes(484)), **dict(JOB, epoch=0),
+                                 digest=TOKEN, workers=0b010)
+    yield "refused", frame("refused", WHY, **JOB, digest=TOKEN)
     yield "leave", frame("leave", **JOB)
     yield "gone", frame("gone", **JOB)
     yield "ask", frame("ask", **PLACE, digest=0x0123456789ABCDEF)
+    yield "left", frame("left", **JOB, workers=0b101)
 
 
 UNUSED = dict(
     flags=("contribution result restore", "flags in"),
-    workers=("contribution result restore wait welcome", "a count of workers in"),
+    workers=("contribution result restore wait welcome left", "a count of workers in"),
     epoch=("", "an epoch in"),
     slot=("contribution result restore wait restored ask", "a slot in"),
     chunk=("contribution result restore wait restored ask", "a chunk in"),
     table=("contribution result restore need_table table", "a table's name in"),
-    digest=("contribution result restore wait ask", "a digest in"),
+    digest=("contribution result restore wait ask prove welcome refused", "a digest in"),
     op=("contribution result restore", "a reduction in"),
     bits=("contribution result restore", "a reduction in"),
     count=("contribution result restore", "a reduction in"),
@@ -141,7 +150,7 @@ UNUSED = dict(
 OTHERS = dict(result=LANES, restore=LANES, wait=b"", restored=b"", need_table=b"",
               table=ENTRIES, join=join(),
               welcome=welcome(), refused=WHY, leave=b"", gone=b"",
-              ask=b"")
+              ask=b"", prove=COOKIE, left=b"")
 
 
 def unused():
@@ -151,7 +160,7 @@ def unused():
             fields = dict(job=1, worker=1)
             if kind in ("table", "need_table"):
                 fields["table"] = table_name(TABLE)
-            if kind not in users.split() and (field != "epoch" or kind == "join"):
+            if kind not in users.split() and (field != "epoch" or kind in ("join", "prove")):
                 yield frame(kind, payload, **dict(fields, **{field: 1})), \
                     words + " a frame of a kind without"
 
@@ -162,7 +171,8 @@ def bad():
     yield b"\x53\x4c" * 40, "another version"
     yield frame("contribution", LANES, **SUM, magic=0x534C), "not of Sluice"
     yield frame("contribution", LANES, **SUM, version=1), "another version"
-    yield frame("contribution", LANES, **SUM, version=3), "another version"
+    yield frame("contribution", LANES, **SUM, version=2), "another version"
+    yield frame("contribution", LANES, **SUM, version=4), "another version"
     yield frame("contribution", LANES, **SUM, length=87), "the length is not the datagram's"
     yield frame("contribution", LANES, **SUM, length=0), "the length is not the datagram's"
     yield right + b"\0", "the length is not the datagram's"
@@ -171,7 +181,7 @@ def bad():
     yield frame("contribution", LANES, **SUM, tag=1), "a tag other than a checksum"
     yield frame("contribution", LANES, **SUM, tag_end=1 << 31), "a tag other than a checksum"
     yield frame("contribution", LANES, **dict(SUM, kind=0)), "unknown kind"
-    yield frame("contribution", LANES, **dict(SUM, kind=14)), "unknown kind"
+    yield frame("contribution", LANES, **dict(SUM, kind=16)), "unknown kind"
     yield frame("contribution", LANES, **dict(SUM, kind=255)), "unknown kind"
     yield frame("contribution", LANES, **dict(SUM, worker=64)), "a worker beyond the 64th"
     yield frame("leave", **dict(JOB, worker=0xFFFF)), "a worker beyond the 64th"
@@ -190,11 +200,14 @@ def bad():
     yield frame("table", **JOB, table=1), "not the table of this name"
     yield frame("table", bytes(514), **JOB, table=table_name([0] * 257)), \
         "not the table of this name"
+    for cookie in (b"", bytes(8), COOKIE[:7], COOKIE + b"\0"):
+        yield frame("prove", cookie, **dict(JOB, epoch=0), digest=TOKEN), \
+            "a proof without a cookie"
     yield frame("need_table", **JOB), "need of a table without a name"
     for text in (b"", b"a" * 1025, b"two\nlines", b"\0", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80",
                  b"\xf4\x90\x80\x80", b"\xf5", b"cut \xe2\x80"):
         yield frame("refused", text, **JOB), "a refusal that is no text"
-    for kind in ("wait", "restored", "leave", "gone", "ask"):
+    for kind in ("wait", "restored", "leave", "gone", "ask", "left"):
         yield frame(kind, b"\0", **JOB), "a payload in a frame of a kind without"
     yield frame("need_table", b"\0\0", **JOB, table=name), "a payload in a frame of a kind without"
     yield from unused()
@@ -214,7 +227,7 @@ def truncated():
 
 def bodies():
     yield "join", b"", "shorter than a join"
-    yield "join", join()[:17], "shorter than a join"
+    yield "join", join()[:31], "shorter than a join"
     for workers in (0, 65, 0xFFFF):
         yield "join", join(workers=workers), "workers must be 1 to 64"
         yield "welcome", welcome(workers=workers), "workers must be 1 to 64"
@@ -223,19 +236,24 @@ def bodies():
     for size in (0, 575, 65508, 0xFFFFFFFF):
         yield "join", join(frame_size=size, size=496), "a frame size must be 576 to 65507"
         yield "welcome", welcome(frame_size=size), "a frame size must be 576 to 65507"
-    for size in (38, 495, 497):
-        yield "join", join(size=size), "a join must be as long as the frames it asks for"
+    for size in (52, 495, 497):
+        yield "join", join(size=size), "a join must be as long as the frame size it names"
     yield "join", join(frame_size=1000, terms=b"t" * 513), "terms may have at most 512 bytes"
     yield "join", join(terms_size=0xFFFF), "terms may have at most 512 bytes"
-    yield "join", join(terms_size=479), "terms beyond the join's end"
+    yield "join", join(terms_size=465), "terms beyond the join's end"
     for byte in (0, 9, 10, 27, 31):
         yield "join", join(terms=b"a" + bytes([byte])), "control bytes in the terms"
     yield "join", join(terms_size=21), "control bytes in the terms"
     yield "join", join(terms_size=19), "a join's padding is not zero"
     yield "join", join()[:-1] + b"\1", "a join's padding is not zero"
-    yield "welcome", b"", "a welcome has 12 bytes"
-    yield "welcome", welcome()[:11], "a welcome has 12 bytes"
-    yield "welcome", welcome() + b"\0", "a welcome has 12 bytes"
+    for size in (1, 575, 65508, 0xFFFFFFFF):
+        yield "join", join(fits=size), "a size that fits must be 0 or 576 to 65507"
+    for bound, fits in ((2, 1472), (0xFFFF, 1472), (1, 0)):
+        yield "join", join(bound=bound, fits=fits), "bound must be 0, or 1 with a size that fits"
+    yield "welcome", b"", "a welcome has 12 bytes or more"
+    yield "welcome", welcome()[:11], "a welcome has 12 bytes or more"
+    yield "welcome", welcome(padding=b"\1"), "a welcome's padding is not zero"
+    yield "welcome", welcome(padding=bytes(484) + b"\1"), "a welcome's padding is not zero"
     yield "welcome", welcome(window=0), "a window must be 1 or more"
 
 

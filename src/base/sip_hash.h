@@ -1,0 +1,54 @@
+// A keyed hash of a few words: whoever does not know the key cannot tell the hash of what he has not
+// seen (SipHash-2-4, Aumasson and Bernstein 2012).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+
+namespace sluice {
+
+struct SipKey {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+};
+
+namespace sip {
+
+struct State {
+  std::uint64_t a, b, c, d;
+
+  constexpr void turn() {
+    a += b;
+    b = std::rotl(b, 13) ^ a;
+    a = std::rotl(a, 32);
+    c += d;
+    d = std::rotl(d, 16) ^ c;
+    a += d;
+    d = std::rotl(d, 21) ^ a;
+    c += b;
+    b = std::rotl(b, 17) ^ c;
+    c = std::rotl(c, 32);
+  }
+  constexpr void take(std::uint64_t word) {
+    d ^= word;
+    turn();
+    turn();
+    a ^= word;
+  }
+};
+
+}  // namespace sip
+
+// Of the words as bytes, little-endian.
+constexpr std::uint64_t sip_hash(const SipKey& key, std::span<const std::uint64_t> words) {
+  sip::State state{0x736f6d6570736575u ^ key.low, 0x646f72616e646f6du ^ key.high,
+                   0x6c7967656e657261u ^ key.low, 0x7465646279746573u ^ key.high};
+  for (const std::uint64_t word : words) state.take(word);
+  state.take(std::uint64_t{words.size()} * 8 << 56);
+  state.c ^= 0xff;
+  for (int i = 0; i < 4; ++i) state.turn();
+  return state.a ^ state.b ^ state.c ^ state.d;
+}
+
+}  // namespace sluice
