@@ -111,9 +111,9 @@ void Cluster::start_aggregator(std::uint32_t index) {
     protocol::add(aggregators_[index]->counters(), outcome_.aggregators);
   }
   aggregators_[index] = std::make_unique<protocol::Aggregator>(protocol::AggregatorOptions{
-      .slots_max = std::max(64u, 2 * scenario_.slots),
+      .limits = {.slots_max = std::max(64u, 4 * scenario_.slots * scenario_.jobs)},
       .receive_buffer = scenario_.receive_buffer,
-      .seed = ++lives_,
+      .secret = {++lives_, scenario_.seed},
       .rule = scenario_.rule,
       .ring_rule = scenario_.ring_rule});
 }
@@ -284,7 +284,6 @@ void Cluster::go_on(std::uint32_t number) {
       }
     }
   }
-  if (is_done(player)) player.worker->linger();
   flush(number);
 }
 
@@ -299,7 +298,7 @@ bool Cluster::are_all_done() const {
 void Cluster::check_counters() {
   protocol::Counters& sum = outcome_.aggregators;
   for (const auto& aggregator : aggregators_) protocol::add(aggregator->counters(), sum);
-  const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.gone +
+  const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.unproven + sum.gone +
                               sum.control + sum.accepted + sum.again + sum.passed + sum.blocked +
                               sum.asked + sum.stale + sum.tableless + sum.mismatched;
   if (sum.received != known) {

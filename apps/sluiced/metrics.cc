@@ -27,6 +27,7 @@ constexpr std::array kRows{
     Row{"malformed", &Counters::malformed, "Datagrams that do not parse or cannot be reduced."},
     Row{"unexpected", &Counters::unexpected, "Datagrams of a kind that workers do not send."},
     Row{"strangers", &Counters::strangers, "Datagrams in a worker's name from elsewhere."},
+    Row{"unproven", &Counters::unproven, "Joins from addresses that have not proven themselves."},
     Row{"gone", &Counters::gone, "Datagrams of a job or epoch that is not here."},
     Row{"control", &Counters::control, "Joins, leaves, tables and restored results."},
     Row{"accepted", &Counters::accepted, "Contributions that were counted."},

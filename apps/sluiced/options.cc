@@ -105,9 +105,9 @@ std::string variable_of(std::string_view flag) {
 }
 
 protocol::AggregatorOptions Options::aggregator() const {
-  return {.jobs_max = static_cast<std::uint32_t>(jobs_max),
-          .slots_max = static_cast<std::uint32_t>(slots_max),
-          .memory_max = static_cast<std::size_t>(memory_max),
+  return {.limits = {.jobs_max = static_cast<std::uint32_t>(jobs_max),
+                     .slots_max = static_cast<std::uint32_t>(slots_max),
+                     .memory_max = static_cast<std::size_t>(memory_max)},
           .frame_size = static_cast<std::uint32_t>(frame_size),
           .lease = std::chrono::seconds(lease_seconds)};
 }

@@ -59,9 +59,9 @@ TEST(SluicedOptions, DefaultsAreThoseOfTheAggregator) {
   EXPECT_TRUE(options->asked.empty());
   const protocol::AggregatorOptions made = options->aggregator();
   const protocol::AggregatorOptions defaults;
-  EXPECT_EQ(made.jobs_max, defaults.jobs_max);
-  EXPECT_EQ(made.slots_max, defaults.slots_max);
-  EXPECT_EQ(made.memory_max, defaults.memory_max);
+  EXPECT_EQ(made.limits.jobs_max, defaults.limits.jobs_max);
+  EXPECT_EQ(made.limits.slots_max, defaults.limits.slots_max);
+  EXPECT_EQ(made.limits.memory_max, defaults.limits.memory_max);
   EXPECT_EQ(made.frame_size, defaults.frame_size);
   EXPECT_EQ(made.lease, defaults.lease);
 }
@@ -78,9 +78,9 @@ TEST(SluicedOptions, EveryFlagIsTaken) {
   EXPECT_EQ(options->drain_seconds, 0u);
   EXPECT_EQ(options->wait_log_seconds, 9u);
   const protocol::AggregatorOptions made = options->aggregator();
-  EXPECT_EQ(made.jobs_max, 3u);
-  EXPECT_EQ(made.slots_max, 4u);
-  EXPECT_EQ(made.memory_max, 5000000u);
+  EXPECT_EQ(made.limits.jobs_max, 3u);
+  EXPECT_EQ(made.limits.slots_max, 4u);
+  EXPECT_EQ(made.limits.memory_max, 5000000u);
   EXPECT_EQ(made.frame_size, 6000u);
   EXPECT_EQ(made.lease, std::chrono::seconds(7));
 }

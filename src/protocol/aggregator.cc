@@ -6,23 +6,22 @@
 #include <array>
 
 #include "base/assert.h"
-#include "base/random.h"
 #include "protocol/assembly.h"
 
 namespace sluice::protocol {
 namespace {
 
-// Of one of our own jobs, or of somebody who guesses: never 0.
-std::uint32_t make_epoch(std::uint64_t seed, std::uint64_t job, std::uint64_t count) {
-  const std::uint64_t bits = mix(mix(seed, job), count);
-  return static_cast<std::uint32_t>(bits >> 32) | 1;
-}
+// How long others wait for the place of a job that lives.
+constexpr Time kChallengeMost = std::chrono::seconds(5);
+// Jobs that form hold next to nothing, but not nothing.
+constexpr std::uint32_t kFormingLeast = 256;
+constexpr std::size_t kFrameSizeLeast = wire::kHeaderSize + kPayloadMin;
 
 }  // namespace
 
 Aggregator::Aggregator(const AggregatorOptions& options) : options_(options) {
-  SLUICE_ASSERT(options.jobs_max >= 1 && options.slots_max >= 1);
-  SLUICE_ASSERT(options.frame_size >= wire::kHeaderSize + kPayloadMin);
+  SLUICE_ASSERT(options.limits.jobs_max >= 1 && options.limits.slots_max >= 1);
+  SLUICE_ASSERT(options.frame_size >= kFrameSizeLeast);
   SLUICE_ASSERT(options.frame_size <= wire::kFrameSizeMax && options.rule != nullptr);
   SLUICE_ASSERT(options.ring_rule != nullptr);
 }
@@ -47,71 +46,185 @@ void Aggregator::receive(const Address& from, std::span<const std::byte> datagra
     ++counters_.unexpected;
     return;
   }
-  const auto found = jobs_.find(header.job);
-  if (found == jobs_.end() || found->second->epoch() != header.epoch || header.epoch == 0) {
+  const auto found = places_.find(header.job);
+  if (found == places_.end() || found->second.job->epoch() != header.epoch || header.epoch == 0) {
     ++counters_.gone;
-    if (header.kind != wire::Kind::leave) tell_gone(header, from, out);
+    tell_gone(header, from, out);
     return;
   }
-  Job& job = *found->second;
+  Job& job = *found->second.job;
   switch (header.kind) {
-    case wire::Kind::contribution:
-      job.contribute(*frame, from, now, out);
-      break;
-    case wire::Kind::ask:
-      job.ask(*frame, from, now, out);
-      break;
-    case wire::Kind::restore:
-      job.restore(*frame, from, now, out);
-      break;
-    case wire::Kind::table:
-      job.table(*frame, from, now);
-      break;
-    default:
-      job.leave(header, from, now);
-      break;
+    case wire::Kind::contribution: job.contribute(*frame, from, now, out); break;
+    case wire::Kind::ask: job.ask(*frame, from, now, out); break;
+    case wire::Kind::restore: job.restore(*frame, from, now, out); break;
+    case wire::Kind::table: job.table(*frame, from, now, out); break;
+    default: job.leave(header, from, now, out); break;
   }
+}
+
+// --- joining ---
+
+std::uint64_t Aggregator::cookie_of(const Address& address) const {
+  const std::array<std::uint64_t, 3> words{
+      address.high, address.low, std::uint64_t{address.port} << 32 | address.scope};
+  return std::max<std::uint64_t>(1, sip_hash(options_.secret, words));
+}
+
+// Never 0; nobody can tell it who is not told.
+std::uint32_t Aggregator::next_epoch(std::uint64_t job) {
+  const std::array<std::uint64_t, 2> words{job, epochs_++};
+  return static_cast<std::uint32_t>(sip_hash(options_.secret, words) >> 32) | 1;
 }
 
 void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const Result<wire::Join> wish = wire::parse_join(frame.payload);
-  if (!wish || wish->frame_size < wire::kHeaderSize + kPayloadMin) {
+  if (!wish || (wish->fits != 0 && wish->fits < kFrameSizeLeast)) {
     ++counters_.malformed;
     return;
   }
+  const wire::Header& header = frame.header;
+  if (wish->cookie != cookie_of(from)) {
+    ++counters_.unproven;
+    tell_to_prove(header, wish->token, from, out);
+    return;
+  }
   ++counters_.control;
-  expire(now);
-  auto found = jobs_.find(frame.header.job);
-  if (found != jobs_.end() && found->second->is_replaced_by(frame.header, *wish, now)) {
-    jobs_.erase(found);
-    found = jobs_.end();
+  auto found = places_.find(header.job);
+  if (found != places_.end()) {
+    const Job& job = *found->second.job;
+    if (job.has_ended()) {
+      if (job.has(header.worker, wish->token)) return;  // late, of one that has left
+      places_.erase(found);
+      found = places_.end();
+    } else if (!job.is_running() && job.is_silent(now) && !job.has(header.worker, wish->token)) {
+      places_.erase(found);
+      found = places_.end();
+    }
   }
-  if (found == jobs_.end()) {
-    if (is_draining_) {
-      refuse(frame.header, from, "this aggregator is about to end and takes no new jobs", out);
+  if (found == places_.end()) {
+    if (const std::string why = why_not_new(*wish, from, now); !why.empty()) {
+      refuse(header, wish->token, from, why, out);
       return;
     }
-    const std::uint32_t leased = slots_leased();
-    if (jobs_.size() >= options_.jobs_max || leased >= options_.slots_max) {
-      refuse(frame.header, from,
-             fmt::format("this aggregator is full: {} of {} jobs, {} of {} slots", jobs_.size(),
-                         options_.jobs_max, leased, options_.slots_max),
-             out);
-      return;
-    }
-    const JobTerms terms{
-        .id = frame.header.job,
-        .epoch = make_epoch(options_.seed, frame.header.job, epochs_++),
-        .slots_max = static_cast<std::uint16_t>(
-            std::min<std::uint32_t>(options_.slots_max - leased, 65535)),
-        .frame_size = options_.frame_size,
-        .receive_buffer = options_.receive_buffer,
-        .memory_max = options_.memory_max - std::min(options_.memory_max, memory_size()),
-        .rule = options_.rule,
-        .ring_rule = options_.ring_rule};
-    found = jobs_.emplace(terms.id, std::make_unique<Job>(terms, *wish, counters_)).first;
+    found = places_.emplace(header.job, Place{make_job(header, *wish, from), nullptr, {}}).first;
   }
-  found->second->join(frame.header, *wish, from, now, out);
+  Place& place = found->second;
+  if (place.job->is_taken(header.worker, wish->token, now)) {
+    join_next(place, frame, *wish, from, now, out);
+  } else {
+    enter(*place.job, frame, *wish, from, now, true, out);
+  }
+}
+
+// A worker that has a rank of another life: it waits with others like it until the job has long
+// been silent, or is refused.
+void Aggregator::join_next(Place& place, const wire::Frame& frame, const wire::Join& wish,
+                           const Address& from, Time now, Outbox& out) {
+  const wire::Header& header = frame.header;
+  if (place.next != nullptr && place.next->is_silent(now)) place.next.reset();
+  if (place.next == nullptr) {
+    place.next = make_job(header, wish, from);
+    place.challenged = now;
+  }
+  const bool is_free = place.job->is_silent(now);
+  if (!is_free && now - place.challenged >= kChallengeMost) {
+    refuse(header, wish.token, from,
+           fmt::format("two workers say that they are rank {}: this job has others, heard of {} ms "
+                       "ago; accepted: another SLUICE_JOB, or the same when they have ended",
+                       header.worker, (now - place.job->heard()).count() / 1'000'000),
+           out);
+    return;
+  }
+  Job& next = *place.next;
+  if (next.is_taken(header.worker, wish.token, now)) return;
+  enter(next, frame, wish, from, now, is_free, out);
+  if (next.is_running()) place.job = std::move(place.next);
+}
+
+void Aggregator::enter(Job& job, const wire::Frame& frame, const wire::Join& wish,
+                       const Address& from, Time now, bool may_start, Outbox& out) {
+  if (!job.join(frame.header, wish, from, now, out)) return;
+  if (job.is_ready() && may_start) {
+    admit(job, out);
+  } else {
+    job.welcome(frame.header.worker, wish.frame_size, out);
+  }
+}
+
+void Aggregator::admit(Job& job, Outbox& out) {
+  const Job::Demand demand = job.demand();
+  const std::uint32_t slots = slots_of_job(options_.limits, demand.slots, demand.slot_size);
+  if (slots == 0 || (demand.is_bound && slots != demand.slots)) {
+    job.refuse_all(fmt::format("a slot of this job takes {} bytes, and it needs {}; accepted: half "
+                               "of {} bytes and of {} slots",
+                               demand.slot_size, demand.is_bound ? demand.slots : 1,
+                               options_.limits.memory_max, options_.limits.slots_max),
+                   out);
+    return;
+  }
+  Share all;
+  Share same_host;
+  for (const auto& [id, place] : places_) {
+    if (id == job.id()) continue;  // the one whose place it takes
+    all.add(place.job->share());
+    if (place.job->host() == job.host()) same_host.add(place.job->share());
+  }
+  const Share asked{.jobs = 1, .slots = slots, .memory = slots * demand.slot_size};
+  if (const std::string why = no_room(options_.limits, all, same_host, asked); !why.empty()) {
+    job.refuse_all(why, out);
+    return;
+  }
+  job.start(next_epoch(job.id()), slots, out);
+}
+
+std::unique_ptr<Job> Aggregator::make_job(const wire::Header& header, const wire::Join& wish,
+                                          const Address& from) {
+  const JobTerms terms{.id = header.job,
+                       .host = host_of(from),
+                       .frame_size = options_.frame_size,
+                       .receive_buffer = options_.receive_buffer,
+                       .rule = options_.rule,
+                       .ring_rule = options_.ring_rule};
+  return std::make_unique<Job>(terms, wish, counters_);
+}
+
+// Why no further job can form, or nothing.
+std::string Aggregator::why_not_new(const wire::Join& wish, const Address& from, Time now) {
+  // The second job of a command that began before the end was near belongs to its first.
+  const auto knows = [&](const auto& entry) { return entry.second.job->has_life(wish.token); };
+  if (is_draining_ && std::none_of(places_.begin(), places_.end(), knows)) {
+    return "this aggregator is about to end and takes no new jobs";
+  }
+  const std::uint32_t most = std::max(kFormingLeast, options_.limits.jobs_max);
+  if (places_.size() >= most) expire(now);
+  std::uint32_t forming = 0;
+  std::uint32_t of_host = 0;
+  for (const auto& [id, place] : places_) {
+    if (place.job->is_running()) continue;
+    ++forming;
+    of_host += place.job->host() == host_of(from) ? 1 : 0;
+  }
+  const std::uint32_t of_host_most = most - most / 4;
+  if (forming < most && of_host < of_host_most) return {};
+  return fmt::format("this aggregator is full: {} jobs wait for workers, {} of this host; accepted: "
+                     "{} and {}",
+                     forming, of_host, most, of_host_most);
+}
+
+// --- answers ---
+
+void Aggregator::tell_to_prove(const wire::Header& header, std::uint64_t token,
+                               const Address& from, Outbox& out) {
+  std::string body;
+  wire::write_cookie(cookie_of(from), body);
+  const auto payload = std::as_bytes(std::span(body));
+  std::array<std::byte, wire::kHeaderSize> bytes{};
+  wire::write_header({.kind = wire::Kind::prove,
+                      .worker = header.worker,
+                      .job = header.job,
+                      .digest = token},
+                     payload, bytes);
+  out.send(std::span(&from, 1), bytes, payload);
 }
 
 void Aggregator::tell_gone(const wire::Header& header, const Address& from, Outbox& out) {
@@ -124,38 +237,46 @@ void Aggregator::tell_gone(const wire::Header& header, const Address& from, Outb
   out.send(std::span(&from, 1), bytes, {});
 }
 
-void Aggregator::refuse(const wire::Header& header, const Address& from, const std::string& why,
-                        Outbox& out) {
+void Aggregator::refuse(const wire::Header& header, std::uint64_t token, const Address& from,
+                        const std::string& why, Outbox& out) {
   ++counters_.refused;
   std::string text;
   wire::write_refusal(why, text);
   const auto payload = std::as_bytes(std::span(text));
   std::array<std::byte, wire::kHeaderSize> bytes{};
-  wire::write_header(
-      {.kind = wire::Kind::refused, .worker = header.worker, .job = header.job}, payload, bytes);
+  wire::write_header({.kind = wire::Kind::refused,
+                      .worker = header.worker,
+                      .job = header.job,
+                      .digest = token},
+                     payload, bytes);
   out.send(std::span(&from, 1), bytes, payload);
 }
 
+// --- jobs ---
+
 void Aggregator::expire(Time now) {
-  std::erase_if(jobs_, [&](const auto& job) { return job.second->is_over(now, options_.lease); });
+  std::erase_if(places_, [&](const auto& entry) {
+    return entry.second.job->is_over(now, options_.lease);
+  });
 }
 
-std::uint32_t Aggregator::slots_leased() const {
-  std::uint32_t sum = 0;
-  for (const auto& [id, job] : jobs_) sum += job->slots();
-  return sum;
+Share Aggregator::taken() const {
+  Share all;
+  for (const auto& [id, place] : places_) all.add(place.job->share());
+  return all;
 }
 
-std::size_t Aggregator::memory_size() const {
-  std::size_t sum = 0;
-  for (const auto& [id, job] : jobs_) sum += job->memory_size();
-  return sum;
+std::size_t Aggregator::jobs() const {
+  return static_cast<std::size_t>(std::count_if(
+      places_.begin(), places_.end(), [](const auto& e) { return !e.second.job->has_ended(); }));
 }
 
 std::vector<JobReport> Aggregator::reports() const {
   std::vector<JobReport> reports;
-  reports.reserve(jobs_.size());
-  for (const auto& [id, job] : jobs_) reports.push_back(job->report());
+  reports.reserve(places_.size());
+  for (const auto& [id, place] : places_) {
+    if (!place.job->has_ended()) reports.push_back(place.job->report());
+  }
   return reports;
 }
 

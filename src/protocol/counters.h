@@ -14,6 +14,7 @@ struct Counters {
   std::uint64_t malformed = 0;      // do not parse, or cannot be reduced
   std::uint64_t unexpected = 0;     // of a kind that workers do not send
   std::uint64_t strangers = 0;      // in a member's name from another address
+  std::uint64_t unproven = 0;       // joins from addresses that have not proven themselves; asked to
   std::uint64_t gone = 0;           // of a job or epoch that is not here; told so
   std::uint64_t control = 0;        // join, leave, table, restore
   std::uint64_t accepted = 0;       // contributions counted

@@ -1,4 +1,6 @@
 // The chunks of a job: what comes in for them, sums, answers.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/assert.h"
@@ -20,10 +22,16 @@ const std::vector<std::uint16_t>* Job::find_table(std::uint32_t name) const {
   return found == tables_.end() ? nullptr : &found->second;
 }
 
-void Job::table(const wire::Frame& frame, const Address& from, Time now) {
+void Job::table(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   if (!is_member(frame.header.worker, from, now)) return;
   ++counters_.control;
-  if (tables_.size() >= kTablesMax || find_table(frame.header.table) != nullptr) return;
+  if (has_ended_ || find_table(frame.header.table) != nullptr) return;
+  if (tables_.size() >= kTablesMax) {
+    refuse_all(fmt::format("worker {} brings table {:08x}; accepted: {} tables in one job",
+                           frame.header.worker, frame.header.table, kTablesMax),
+               out);
+    return;
+  }
   std::vector<std::uint16_t> entries(frame.payload.size() / 2);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i] = load_le<std::uint16_t>(frame.payload, 2 * i);
@@ -78,9 +86,10 @@ bool Job::find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out)
 void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
   if (!is_member(header.worker, from, now)) return;
+  members_[header.worker].watches = 0;
   if (!refusal_.empty()) {
     ++counters_.mismatched;
-    refuse(header.worker, from, refusal_, out);
+    refuse(header.worker, refusal_, out);
     return;
   }
   Reduction what;
@@ -195,7 +204,7 @@ void Job::send_content(std::span<const Address> to, std::uint32_t slot, std::uin
 
 void Job::ask(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_member(header.worker, from, now)) return;
+  if (!is_member(header.worker, from, now) || is_watch(header, now, out)) return;
   if (is_ring(header.slot)) {
     ask_ring(header, out);
     return;
@@ -212,7 +221,7 @@ void Job::ask(const wire::Frame& frame, const Address& from, Time now, Outbox& o
   }
   ++counters_.asked;
   if (!refusal_.empty()) {
-    refuse(header.worker, from, refusal_, out);
+    refuse(header.worker, refusal_, out);
     return;
   }
   // Who asks about something else than the others reduce shall send it, and be refused.
@@ -256,6 +265,7 @@ void Job::tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out)
 void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
   if (!is_member(header.worker, from, now)) return;
+  members_[header.worker].watches = 0;
   Reduction what;
   if (!find_reduction(frame, what, out)) return;
   const std::size_t size_max = down_size_max_of(frame, what);
@@ -317,8 +327,6 @@ std::size_t Job::room_size() const {
 std::size_t Job::slot_size() const { return 2 * (std::size_t{workers_} + 1) * room_size(); }
 
 std::size_t Job::ring_size() const { return (std::size_t{kRingDepth} + 1) * room_size(); }
-
-std::size_t Job::memory_size() const { return memory_.size() + rings_.size() * ring_size(); }
 
 // Of the contribution that was counted as number `index`, or of the result behind them all.
 std::span<std::byte> Job::room(std::uint32_t slot, std::uint32_t side, std::uint32_t index) {

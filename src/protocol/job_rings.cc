@@ -24,18 +24,19 @@ Job::RingSlot& Job::make_ring(std::uint32_t slot) {
   if (made == nullptr) {
     made = std::make_unique<RingSlot>();
     made->ring.workers = workers_;
-    made->memory = AlignedBuffer(ring_size());
+    made->memory =
+        ring_memory_.bytes().subspan((slot - slots_count_) * ring_size(), ring_size());
   }
   return *made;
 }
 
 // Of the chunk's result.
 std::span<std::byte> Job::ring_room(RingSlot& slot, std::uint32_t chunk) const {
-  return slot.memory.bytes().subspan(chunk % slot.ring.depth * room_size(), room_size());
+  return slot.memory.subspan(chunk % slot.ring.depth * room_size(), room_size());
 }
 
 std::span<std::byte> Job::integers_of(RingSlot& slot) const {
-  return slot.memory.bytes().subspan(kRingDepth * room_size(), room_size());
+  return slot.memory.subspan(kRingDepth * room_size(), room_size());
 }
 
 // --- contributions ---
@@ -136,7 +137,7 @@ void Job::complete_in_ring(std::uint32_t number, RingSlot& slot, Outbox& out) {
 void Job::ask_ring(const wire::Header& header, Outbox& out) {
   ++counters_.asked;
   if (!refusal_.empty()) {
-    refuse(header.worker, addresses_[header.worker], refusal_, out);
+    refuse(header.worker, refusal_, out);
     return;
   }
   RingSlot* slot = find_ring(header.slot);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/random.h"
 #include "protocol/assembly.h"
+#include "protocol/rank_bits.h"
 #include "protocol/ring_rule.h"
 
 namespace sluice::protocol {
@@ -16,14 +17,18 @@ namespace {
 // Sizes that are tried for datagrams, in this order from the wanted one on: jumbo frames, plain
 // Ethernet under IPv6 and IPv4 or in a tunnel, the least that IPv6 promises.
 constexpr std::array<std::uint32_t, 5> kFrameSizes{8952, 4048, 1452, 1372, 1232};
-// Nobody answers them, and slots stay leased if none arrives.
-constexpr std::size_t kLeaves = 3;
+// Times that all sizes are sent before the largest that came back will do: where one frame in five
+// is lost each way, one job in a thousand has smaller frames than it could have.
+constexpr unsigned kProbes = 7;
 // A ring keeps one item at a time on its way, as a slot does. Fewer of them are used more often
 // each, and silence pays from the second use on.
 constexpr std::uint32_t kSlotsPerRing = 4;
 constexpr Time kWatch = std::chrono::milliseconds(200);
+// Between joins: an eighth of the time that they have taken, so a lost one costs little of it.
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
-constexpr Time kJoinMost = std::chrono::milliseconds(500);
+constexpr Time kJoinMost = std::chrono::milliseconds(250);
+constexpr Time kLeaveMost = std::chrono::seconds(3);
+constexpr std::size_t kHurriedLeaves = 3;  // nobody waits for an answer
 
 }  // namespace
 
@@ -33,39 +38,85 @@ Link::Link(const LinkOptions& options) : options_(options) {
   SLUICE_ASSERT(options.slots >= options.channels && options.slots <= 32768);
   SLUICE_ASSERT(options.frame_size >= wire::kHeaderSize + kPayloadMin);
   channels_.resize(std::size_t{2} * options.channels);
-  add_join(options.slots, options.frame_size);
-  for (const std::uint32_t size : kFrameSizes) {
-    if (size < options.frame_size) add_join(options.slots, size);
-  }
+  begin_attempt(Time{0});
 }
 
 // --- joining ---
 
-void Link::add_join(std::uint32_t slots, std::uint32_t frame_size) {
-  wire::write_join({.workers = static_cast<std::uint16_t>(options_.workers),
-                    .slots = static_cast<std::uint16_t>(slots),
-                    .frame_size = frame_size,
-                    .token = wire::make_token(options_.life, generation_),
-                    .terms = options_.terms},
-                   joins_.emplace_back());
+void Link::add_join(std::uint32_t frame_size) {
+  wire::write_join(
+      {.workers = static_cast<std::uint16_t>(options_.workers),
+       .slots = static_cast<std::uint16_t>(was_open() ? terms_.slots : options_.slots),
+       .frame_size = frame_size,
+       .fits = fits_,
+       .is_bound = was_open(),
+       .token = token(),
+       .cookie = cookie_,
+       .terms = options_.terms},
+      joins_.emplace_back());
+}
+
+// First the aggregator has to know the address, then all sizes are tried, then one is told.
+void Link::begin_attempt(Time now) {
+  joins_.clear();
+  join_next_ = now;
+  if (cookie_ == 0 || fits_ != 0) {
+    add_join(wire::kFrameSizeMin);
+    return;
+  }
+  add_join(options_.frame_size);
+  for (const std::uint32_t size : kFrameSizes) {
+    if (size < options_.frame_size) add_join(size);
+  }
+}
+
+// The aggregator does not know this address, or has started again: everything that answers what
+// was sent before is late.
+void Link::take_prove(const wire::Frame& frame, Time now) {
+  if (state_ != State::joining || frame.header.digest != token()) {
+    ++counters_.ignored;
+    return;
+  }
+  cookie_ = wire::parse_cookie(frame.payload);
+  is_answered_ = true;
+  ++attempt_;
+  joined_ = 0;
+  begin_attempt(now);
 }
 
 void Link::take_welcome(const wire::Frame& frame, Time now) {
-  if (state_ != State::joining) return;
   const Result<wire::Welcome> welcome = wire::parse_welcome(frame.payload);
-  if (!welcome || welcome->frame_size < wire::kHeaderSize + kPayloadMin) return;
-  joined_ = frame.header.workers;
-  if (frame.header.epoch == 0) {
-    join_next_ = std::min(join_next_, now + kJoinMost);
+  if (state_ != State::joining || frame.header.digest != token() || !welcome ||
+      welcome->frame_size < wire::kHeaderSize + kPayloadMin) {
+    ++counters_.ignored;
     return;
   }
-  open(frame, *welcome);
+  joined_ = frame.header.workers;
+  is_answered_ = true;
+  if (frame.header.epoch != 0) {
+    open(frame, *welcome);
+    return;
+  }
+  const auto size = static_cast<std::uint32_t>(wire::kHeaderSize + frame.payload.size());
+  if (fits_ != 0 || size > options_.frame_size || size < wire::kHeaderSize + kPayloadMin) return;
+  if (welcomed_ == 0) probes_ = 0;
+  welcomed_ = std::max(welcomed_, size);
+  // More than all others have, or than the aggregator takes, is of no use.
+  if (welcomed_ >= std::min(options_.frame_size, welcome->frame_size)) settle(welcomed_, now);
+}
+
+void Link::settle(std::uint32_t size, Time now) {
+  SLUICE_ASSERT(size >= wire::kHeaderSize + kPayloadMin && size <= options_.frame_size);
+  fits_ = size;
+  begin_attempt(now);
 }
 
 void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
-  // Never more than was asked for: memory is taken by it.
-  if (welcome.slots > options_.slots || welcome.frame_size > options_.frame_size ||
-      welcome.workers != options_.workers) {
+  // Never more than was asked for: memory is taken by it. And what was cut for a job stays as it is.
+  const bool is_same =
+      welcome.slots == terms_.slots && welcome.frame_size == terms_.frame_size;
+  if (fits_ == 0 || welcome.slots > options_.slots || welcome.frame_size > fits_ ||
+      welcome.workers != options_.workers || (was_open() && !is_same)) {
     ++counters_.ignored;
     return;
   }
@@ -74,17 +125,12 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
                        options_.channels));
     return;
   }
-  // Everything was cut to what the job began with. Late joins of the time before may have made
-  // something else; who sent them will join again, and so does this worker.
-  if (was_open() && (welcome.slots != terms_.slots || welcome.frame_size != terms_.frame_size)) {
-    offered_ = welcome;
-    return;
-  }
   const bool is_first = !was_open();
-  offered_.reset();
   terms_ = welcome;
+  fits_ = welcome.frame_size;
   epoch_ = frame.header.epoch;
   state_ = State::open;
+  joining_since_.reset();
   ++counters_.joins;
   congestion_.open(welcome.window, options_.workers);
   if (!is_first) {
@@ -128,29 +174,47 @@ void Link::lose(Time now) {
   }
   state_ = State::joining;
   joined_ = 0;
-  attempts_ = 0;
-  join_next_ = now;
-  // What the job began with: everything was cut to it.
-  joins_.clear();
-  ++generation_;
-  add_join(terms_.slots, terms_.frame_size);
+  is_answered_ = false;
+  ++attempt_;
+  begin_attempt(now);
 }
 
 void Link::refuse(std::string why) {
-  state_ = State::refused;
+  state_ = leaving_ == Leaving::no ? State::refused : State::left;
   refusal_ = std::move(why);
 }
 
-// Each is as long as the frames it asks for, so those that arrive say which frames do.
 void Link::send_joins(Time now, std::span<Outgoing> out, std::size_t& count) {
   if (now < join_next_ || count + joins_.size() > out.size()) return;
+  if (!joining_since_) joining_since_ = now;
+  if (welcomed_ != 0 && fits_ == 0 && ++probes_ > kProbes) settle(welcomed_, now);
   for (const std::string& join : joins_) {
     fill(out[count++], {.kind = wire::Kind::join}, std::as_bytes(std::span(join)));
   }
-  const Time pause = std::min(kJoinMost, kJoinFirst * (1u << std::min(attempts_, 10u)));
+  const Time pause = std::clamp((now - *joining_since_) / 8, kJoinFirst, kJoinMost);
   // Workers that start together shall not drown each other again and again.
-  const auto spread = static_cast<std::uint32_t>(mix(options_.life + options_.rank, attempts_++));
+  const auto spread =
+      static_cast<std::uint32_t>(mix(options_.life + options_.rank, joins_sent_++));
   join_next_ = now + pause / 2 + pause * (spread % 1024) / 1024;
+}
+
+// --- leaving ---
+
+void Link::leave(bool in_a_hurry) {
+  leaving_ = in_a_hurry ? Leaving::at_once : Leaving::when_nobody_needs_it;
+  if (!was_open() || state_ == State::refused) state_ = State::left;
+}
+
+void Link::send_leave(Time now, std::span<Outgoing> out, std::size_t& count) {
+  if (!leave_until_) leave_until_ = now + kLeaveMost;
+  const bool in_a_hurry = leaving_ == Leaving::at_once;
+  if (state_ == State::open && restores_ == 0 && (in_a_hurry || now >= leave_next_)) {
+    for (std::size_t i = 0; i < (in_a_hurry ? kHurriedLeaves : 1) && count < out.size(); ++i) {
+      fill(out[count++], {.kind = wire::Kind::leave}, {});
+    }
+    leave_next_ = now + round_trip_.timeout(1);
+  }
+  if (in_a_hurry || now >= *leave_until_) state_ = State::left;
 }
 
 // --- sending ---
@@ -168,12 +232,7 @@ void Link::fill(Outgoing& out, wire::Header header, std::span<const std::byte> p
 std::size_t Link::send(Time now, std::span<Outgoing> out) {
   std::size_t count = 0;
   if (state_ == State::joining) send_joins(now, out, count);
-  if (state_ == State::leaving && was_open() && !out.empty()) {
-    while (count < std::min(kLeaves, out.size())) {
-      fill(out[count++], {.kind = wire::Kind::leave}, {});
-    }
-    state_ = State::left;
-  }
+  if (leaving_ != Leaving::no && state_ != State::left) send_leave(now, out, count);
   if (state_ != State::open) return count;
   send_tables(out, count);
   send_restores(now, out, count);
@@ -210,26 +269,24 @@ void Link::send_result_back(std::size_t kept, Outgoing& out) {
   fill(out, header, result_room(kept).first(kept_[kept].size));
 }
 
-// Nothing is on its way that would be answered anyway.
-bool Link::may_watch() const { return is_watching_ && busy_ == 0 && restores_ == 0; }
-
+// Asks now and then whether the aggregator still knows the job, where nothing is on its way that
+// would be answered: others may wait there for what only this worker can restore.
 void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
-  if (!may_watch() || now < heard_ + kWatch || count == out.size()) return;
-  if (kept_last_ && kept_[*kept_last_].has) {
-    send_result_back(*kept_last_, out[count++]);
-  } else {
-    fill(out[count++], {.kind = wire::Kind::join}, std::as_bytes(std::span(joins_.front())));
-  }
+  if (!is_idle() || leaving_ != Leaving::no) return;
+  if (now < heard_ + kWatch || count == out.size()) return;
+  fill(out[count++], {.kind = wire::Kind::ask}, {});
   heard_ = now;
 }
 
 Time Link::wake() const {
-  if (state_ == State::joining) return join_next_;
-  if (state_ == State::leaving) return Time{0};
+  const bool is_leaving = leaving_ != Leaving::no && state_ != State::left;
+  if (is_leaving && !leave_until_) return Time{0};
+  Time wake = is_leaving ? *leave_until_ : kNever;
+  if (state_ == State::joining) return std::min(wake, join_next_);
   if (state_ != State::open) return kNever;
   if (!tables_wanted_.empty()) return Time{0};
-  Time wake = wake_for_items();
-  if (may_watch()) wake = std::min(wake, heard_ + kWatch);
+  wake = std::min(wake, wake_for_items());
+  if (is_idle()) wake = std::min(wake, is_leaving ? leave_next_ : heard_ + kWatch);
   if (restores_ == 0) return wake;
   for (const Kept& kept : kept_) {
     if (kept.to_restore) wake = std::min(wake, kept.restore_sent + round_trip_.timeout(2));
@@ -248,12 +305,15 @@ std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time n
     return std::nullopt;
   }
   const wire::Header& header = frame->header;
+  if (header.kind == wire::Kind::prove) {
+    take_prove(*frame, now);
+    return std::nullopt;
+  }
   if (header.kind == wire::Kind::welcome) {
     take_welcome(*frame, now);
     return std::nullopt;
   }
-  const bool is_ours = header.epoch == epoch_ || header.epoch == 0 || state_ == State::joining;
-  if (header.kind == wire::Kind::refused && state_ != State::refused && is_ours) {
+  if (header.kind == wire::Kind::refused && state_ != State::refused && header.digest == token()) {
     std::string why(frame->payload.size(), ' ');
     std::memcpy(why.data(), frame->payload.data(), why.size());
     refuse(std::move(why));
@@ -278,6 +338,11 @@ std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time n
       break;
     case wire::Kind::gone:
       lose(now);
+      break;
+    case wire::Kind::left:
+      if (leaving_ != Leaving::no && header.workers == everyone_of(options_.workers)) {
+        state_ = State::left;
+      }
       break;
     default:
       ++counters_.ignored;

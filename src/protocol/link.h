@@ -105,10 +105,9 @@ class Link {
   void put(const Item& item);
   // Forgets all items: their memory is not looked at any more.
   void drop_items();
-  void leave() { state_ = was_open() ? State::leaving : State::left; }
-  // While on, asks now and then whether the aggregator still knows the job, even if nothing is on
-  // its way: others may wait there for what only this worker can restore.
-  void watch(bool on) { is_watching_ = on; }
+  // Others may still need what this worker has, if the aggregator loses its memory: it goes on until
+  // nobody does, for some seconds at most. In a hurry: it only says so.
+  void leave(bool in_a_hurry);
 
   [[nodiscard]] bool is_open() const { return state_ == State::open; }
   // Nothing will be sent any more, and nobody needs this worker.
@@ -117,7 +116,7 @@ class Link {
   [[nodiscard]] bool was_open() const { return counters_.joins != 0; }
   // To the first joining: with whatever it had to say.
   [[nodiscard]] bool was_answered() const {
-    return was_open() || joined_ != 0 || !refusal().empty();
+    return was_open() || cookie_ != 0 || !refusal().empty();
   }
   [[nodiscard]] std::uint32_t frame_size() const { return terms_.frame_size; }
   // Why the job cannot go on; empty while it can.
@@ -127,7 +126,8 @@ class Link {
   [[nodiscard]] std::string explain() const;
 
  private:
-  enum class State : std::uint8_t { joining, open, refused, leaving, left };
+  enum class State : std::uint8_t { joining, open, refused, left };
+  enum class Leaving : std::uint8_t { no, when_nobody_needs_it, at_once };
   struct Slot {
     bool busy = false;
     bool is_held = false;  // the aggregator has the contribution, others are missing
@@ -175,8 +175,12 @@ class Link {
     std::size_t queue_first = 0;
   };
 
-  void add_join(std::uint32_t slots, std::uint32_t frame_size);
+  [[nodiscard]] std::uint64_t token() const { return wire::make_token(options_.life, attempt_); }
+  void add_join(std::uint32_t frame_size);
+  void begin_attempt(Time now);
+  void take_prove(const wire::Frame& frame, Time now);
   void take_welcome(const wire::Frame& frame, Time now);
+  void settle(std::uint32_t size, Time now);
   void open(const wire::Frame& frame, const wire::Welcome& welcome);
   void open_again();
   void lose(Time now);
@@ -197,6 +201,7 @@ class Link {
   std::optional<Arrived> take_early(const wire::Frame& frame);
 
   void send_joins(Time now, std::span<Outgoing> out, std::size_t& count);
+  void send_leave(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_tables(std::span<Outgoing> out, std::size_t& count);
   void send_watch(Time now, std::span<Outgoing> out, std::size_t& count);
   void send_restores(Time now, std::span<Outgoing> out, std::size_t& count);
@@ -214,7 +219,7 @@ class Link {
   void learn(const Slot& slot, bool is_repeated, Time now);
   void take_need(std::uint32_t table, Time now);
   void fill(Outgoing& out, wire::Header header, std::span<const std::byte> payload);
-  [[nodiscard]] bool may_watch() const;
+  [[nodiscard]] bool is_idle() const { return busy_ == 0 && restores_ == 0; }
   void send_result_back(std::size_t kept, Outgoing& out);
   [[nodiscard]] std::optional<std::uint32_t> next_channel() const;
   [[nodiscard]] bool is_oldest(const Slot& slot);
@@ -233,11 +238,20 @@ class Link {
   LinkCounters counters_;
 
   // Joining.
-  std::uint16_t generation_ = 0;
-  std::optional<wire::Welcome> offered_;  // that the job cannot go on with
-  unsigned attempts_ = 0;
+  std::uint64_t cookie_ = 0;   // that the aggregator gave, 0: none yet
+  bool is_answered_ = false;   // since it began to join
+  std::uint16_t attempt_ = 0;  // what answers another one is not for this link
+  std::uint32_t welcomed_ = 0;  // the largest frame that came back
+  std::uint32_t fits_ = 0;      // the largest that passes; 0: it is still being found out
+  unsigned probes_ = 0;         // times that all sizes were sent since the first of them came back
+  std::optional<Time> joining_since_;
+  std::uint64_t joins_sent_ = 0;
   Time join_next_{};
   std::vector<std::string> joins_;  // one of every size that is tried, the largest first
+
+  Leaving leaving_ = Leaving::no;
+  std::optional<Time> leave_until_;
+  Time leave_next_{};
 
   std::uint32_t slots_per_channel_ = 0;
   std::uint32_t rings_per_channel_ = 0;
@@ -253,9 +267,7 @@ class Link {
   SlotQueue again_;           // contributions that have to be sent again
   std::uint64_t serial_next_ = 1;
   std::uint32_t restores_ = 0;  // results to restore
-  bool is_watching_ = false;
-  Time heard_{};        // from the aggregator, or asked
-  std::optional<std::size_t> kept_last_;  // the latest result
+  Time heard_{};  // from the aggregator, or asked
   RoundTrip round_trip_;
   Congestion congestion_;
   Pace pace_;

@@ -10,12 +10,11 @@ namespace sluice::protocol {
 std::string Link::explain() const {
   if (state_ == State::refused) return refusal_;
   if (state_ == State::joining) {
-    if (offered_) {
-      return fmt::format("the aggregator came back with {} slots and frames of {} bytes; accepted: "
-                         "{} and {}, which the job began with",
-                         offered_->slots, offered_->frame_size, terms_.slots, terms_.frame_size);
+    if (!is_answered_) return "the aggregator does not answer";
+    if (fits_ == 0 && welcomed_ == 0) {
+      return fmt::format("the aggregator answers, but datagrams of {} bytes do not pass both ways",
+                         wire::kHeaderSize + joins_.back().size());
     }
-    if (joined_ == 0) return "the aggregator does not answer";
     const std::uint64_t missing = everyone_of(options_.workers) & ~joined_;
     return fmt::format("waiting for workers to join: {}", ranks_of(missing));
   }

@@ -397,7 +397,6 @@ void Link::keep_result(std::uint32_t slot, const wire::Frame& frame) {
   const std::size_t index = kept_of(slot, frame.header.chunk);
   Kept& kept = kept_[index];
   const auto room = result_room(index);
-  kept_last_ = index;
   kept.has = frame.payload.size() <= room.size();
   if (!kept.has) return;
   kept.header = frame.header;

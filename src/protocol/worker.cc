@@ -91,7 +91,6 @@ void Worker::finish(Channel& channel, const Error& error) {
   channel.ready = true;
   ++ready_;
   --busy_;
-  watch();
 }
 
 // An aggregator that answers wrongly is no better than one that refuses: its slots and ours are no
@@ -146,7 +145,6 @@ Status Worker::post(const Ticket& ticket, std::span<const Round> step) {
   channel.ready = false;
   channel.error = {};
   ++busy_;
-  watch();
   channel.assembly.begin(step, payload_max_);
   if (channel.assembly.pieces().empty()) {
     go_on(number);
@@ -176,16 +174,13 @@ void Worker::abandon() {
   for (Link& link : links_) link.drop_items();
   for (Channel& channel : channels_) channel.busy = channel.ready = false;
   ready_ = busy_ = 0;
-  watch();
-}
-
-void Worker::watch() {
-  for (Link& link : links_) link.watch(busy_ != 0 || lingers_);
 }
 
 void Worker::leave() {
+  // Whoever breaks off is not waited for, and waits for nobody.
+  const bool in_a_hurry = abandoned_ || busy_ != 0 || failure_.code != Code::ok;
   abandon();
-  for (Link& link : links_) link.leave();
+  for (Link& link : links_) link.leave(in_a_hurry);
 }
 
 bool Worker::has_left() const {

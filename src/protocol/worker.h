@@ -47,15 +47,11 @@ class Worker {
   // take() of some exchange has something.
   [[nodiscard]] bool is_any_ready() const { return ready_ != 0; }
   void abandon();
-  // Ends this end: abandons what is in flight, and tells the aggregators. Goes on receiving and
-  // sending until has_left().
+  // Ends this end, and tells the aggregators. Goes on receiving and sending until has_left(): until
+  // nobody needs what this worker has, for some seconds at most; at once where something is in
+  // flight or has failed.
   void leave();
   [[nodiscard]] bool has_left() const;
-  // Stays reachable for those who are behind, also when nothing is in flight here.
-  void linger() {
-    lingers_ = true;
-    watch();
-  }
   // Why the job cannot go on; empty while it can.
   [[nodiscard]] const std::string& refusal() const;
   [[nodiscard]] std::string explain() const;
@@ -75,7 +71,6 @@ class Worker {
   void distribute(std::uint32_t channel);
   void finish(Channel& channel, const Error& error);
   void fail_all(const Error& error);
-  void watch();
   void go_on(std::uint32_t number);
 
   WorkerOptions options_;
@@ -85,7 +80,6 @@ class Worker {
   std::uint32_t ready_ = 0;
   std::uint32_t busy_ = 0;  // exchanges that are not ready
   Error failure_;           // after which nothing goes on
-  bool lingers_ = false;
   bool abandoned_ = false;
 };
 

@@ -103,8 +103,8 @@ Checked<std::unique_ptr<Server>> Server::open(const SocketAddress& address,
                                               protocol::AggregatorOptions options) {
   SLUICE_TRY_ASSIGN(Socket socket, open_bound(address));
   options.receive_buffer = receive_buffer_size(socket);
-  if (getrandom(&options.seed, sizeof options.seed, 0) != sizeof options.seed) {
-    return Problem{Code::io, "no randomness from the system for epochs"};
+  if (getrandom(&options.secret, sizeof options.secret, 0) != sizeof options.secret) {
+    return Problem{Code::io, "no randomness from the system for cookies and epochs"};
   }
   return std::make_unique<Server>(Token{}, std::move(socket), options);
 }

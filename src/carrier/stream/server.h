@@ -18,7 +18,7 @@ class Server {
   struct Token {};  // open() makes servers
 
  public:
-  // Listens at once; run() serves. The aggregator's receive buffer and seed are set here.
+  // Listens at once; run() serves. The aggregator's receive buffer and secret are set here.
   static Checked<std::unique_ptr<Server>> open(const SocketAddress& address,
                                                protocol::AggregatorOptions options);
 

@@ -11,7 +11,7 @@ namespace sluice::stream {
 Checked<std::unique_ptr<Servers>> Servers::open(std::span<const SocketAddress> addresses,
                                                 protocol::AggregatorOptions options) {
   SLUICE_ASSERT(!addresses.empty());
-  options.memory_max /= addresses.size();
+  options.limits.memory_max /= addresses.size();
   std::vector<std::unique_ptr<Server>> servers;
   for (const SocketAddress& address : addresses) {
     SLUICE_TRY_ASSIGN(auto server, Server::open(address, options));
