@@ -250,12 +250,13 @@ void Job::leave(const wire::Header& header, const Address& from, Time now, Outbo
   if (!is_member(header.worker, from, now)) return;
   ++counters_.control;
   left_ |= bit_of(header.worker);
+  const bool is_last = left_ == everyone() && !has_ended_;
   send({.kind = wire::Kind::left,
         .worker = header.worker,
         .epoch = epoch_,
         .workers = who_needs_nobody()},
-       {}, address_of(header.worker), out);
-  if (left_ != everyone() || has_ended_) return;
+       {}, is_last ? all_addresses() : address_of(header.worker), out);
+  if (!is_last) return;
   has_ended_ = true;
   release();
 }

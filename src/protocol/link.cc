@@ -28,6 +28,7 @@ constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(250);
 constexpr Time kLeaveMost = std::chrono::seconds(3);
+constexpr unsigned kRestore = 3;  // times in vain that count from the start
 constexpr std::size_t kHurriedLeaves = 3;  // nobody waits for an answer
 
 }  // namespace
@@ -60,6 +61,8 @@ void Link::add_join(std::uint32_t frame_size) {
 void Link::begin_attempt(Time now) {
   joins_.clear();
   join_next_ = now;
+  join_sent_.reset();
+  joins_of_attempt_ = 0;
   if (cookie_ == 0 || fits_ != 0) {
     add_join(wire::kFrameSizeMin);
     return;
@@ -77,6 +80,7 @@ void Link::take_prove(const wire::Frame& frame, Time now) {
     ++counters_.ignored;
     return;
   }
+  learn_from_join(now);
   cookie_ = wire::parse_cookie(frame.payload);
   is_answered_ = true;
   ++attempt_;
@@ -91,6 +95,7 @@ void Link::take_welcome(const wire::Frame& frame, Time now) {
     ++counters_.ignored;
     return;
   }
+  learn_from_join(now);
   joined_ = frame.header.workers;
   is_answered_ = true;
   if (frame.header.epoch != 0) {
@@ -103,6 +108,12 @@ void Link::take_welcome(const wire::Frame& frame, Time now) {
   welcomed_ = std::max(welcomed_, size);
   // More than all others have, or than the aggregator takes, is of no use.
   if (welcomed_ >= std::min(options_.frame_size, welcome->frame_size)) settle(welcomed_, now);
+}
+
+// How long an answer takes is known where it can answer one join only.
+void Link::learn_from_join(Time now) {
+  if (join_sent_) round_trip_.sample(now - *join_sent_);
+  join_sent_.reset();
 }
 
 void Link::settle(std::uint32_t size, Time now) {
@@ -191,6 +202,8 @@ void Link::send_joins(Time now, std::span<Outgoing> out, std::size_t& count) {
   for (const std::string& join : joins_) {
     fill(out[count++], {.kind = wire::Kind::join}, std::as_bytes(std::span(join)));
   }
+  join_sent_.reset();
+  if (joins_of_attempt_++ == 0) join_sent_ = now;
   const Time pause = std::clamp((now - *joining_since_) / 8, kJoinFirst, kJoinMost);
   // Workers that start together shall not drown each other again and again.
   const auto spread =
@@ -257,7 +270,7 @@ void Link::send_restores(Time now, std::span<Outgoing> out, std::size_t& count) 
   if (restores_ == 0) return;
   for (std::size_t i = 0; i < kept_.size() && count < out.size(); ++i) {
     Kept& kept = kept_[i];
-    if (!kept.to_restore || now < kept.restore_sent + round_trip_.timeout(2)) continue;
+    if (!kept.to_restore || now < kept.restore_sent + round_trip_.timeout(kRestore)) continue;
     send_result_back(i, out[count++]);
     kept.restore_sent = now;
   }
@@ -276,6 +289,7 @@ void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
   if (now < heard_ + kWatch || count == out.size()) return;
   fill(out[count++], {.kind = wire::Kind::ask}, {});
   heard_ = now;
+  watch_sent_ = now;
 }
 
 Time Link::wake() const {
@@ -289,7 +303,7 @@ Time Link::wake() const {
   if (is_idle()) wake = std::min(wake, is_leaving ? leave_next_ : heard_ + kWatch);
   if (restores_ == 0) return wake;
   for (const Kept& kept : kept_) {
-    if (kept.to_restore) wake = std::min(wake, kept.restore_sent + round_trip_.timeout(2));
+    if (kept.to_restore) wake = std::min(wake, kept.restore_sent + round_trip_.timeout(kRestore));
   }
   return wake;
 }

@@ -181,6 +181,7 @@ class Link {
   void take_prove(const wire::Frame& frame, Time now);
   void take_welcome(const wire::Frame& frame, Time now);
   void settle(std::uint32_t size, Time now);
+  void learn_from_join(Time now);
   void open(const wire::Frame& frame, const wire::Welcome& welcome);
   void open_again();
   void lose(Time now);
@@ -212,7 +213,7 @@ class Link {
   void send_item(std::uint32_t index, Time now, Outgoing& out);
   void send_ask(std::uint32_t index, Time now, Outgoing& out);
   void take_off(std::uint32_t index);
-  [[nodiscard]] static unsigned doublings(const Slot& slot);
+  [[nodiscard]] static unsigned level_of(const Slot& slot);
   void hold(std::uint32_t index, Time now);
   void reset_queues();
   [[nodiscard]] bool has_room() const { return flying_ < congestion_.window(); }
@@ -246,6 +247,8 @@ class Link {
   unsigned probes_ = 0;         // times that all sizes were sent since the first of them came back
   std::optional<Time> joining_since_;
   std::uint64_t joins_sent_ = 0;
+  std::uint64_t joins_of_attempt_ = 0;  // since there was something new to say
+  std::optional<Time> join_sent_;       // if it was the only one of these, and is not answered
   Time join_next_{};
   std::vector<std::string> joins_;  // one of every size that is tried, the largest first
 
@@ -268,6 +271,7 @@ class Link {
   std::uint64_t serial_next_ = 1;
   std::uint32_t restores_ = 0;  // results to restore
   Time heard_{};  // from the aggregator, or asked
+  std::optional<Time> watch_sent_;
   RoundTrip round_trip_;
   Congestion congestion_;
   Pace pace_;

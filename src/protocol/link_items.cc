@@ -16,8 +16,11 @@ constexpr std::uint64_t kOvertakenBy = 3;
 constexpr std::uint64_t kOvertakenByAny = 8;
 // Times that one is asked about before pauses grow.
 constexpr std::uint32_t kOften = 4;
-// Doublings that pauses begin with for one that the aggregator has.
-constexpr std::uint32_t kSeldom = 2;
+// Times in vain that count from the start for one that the aggregator has.
+constexpr std::uint32_t kSeldom = 6;
+// A contribution that is not longer is sent again where another would be asked about: that costs as
+// little, and saves the way there and back.
+constexpr std::size_t kSmall = 256;
 // Queues on the way beyond this gain nothing.
 constexpr Time kQueueMost = std::chrono::milliseconds(2);
 
@@ -72,7 +75,7 @@ std::uint32_t Link::slot_of(std::uint32_t channel, std::uint64_t number) const {
 
 // What was overtaken is there, or soon will be: it is asked about often at first. What is held
 // waits for others, and if its result gets lost the next ones overtake it.
-unsigned Link::doublings(const Slot& slot) {
+unsigned Link::level_of(const Slot& slot) {
   if (slot.is_overtaken) return std::max(slot.in_vain, kOften) - kOften;
   return slot.in_vain + (slot.is_held && slot.seen != 0 ? kSeldom : 0);
 }
@@ -97,7 +100,7 @@ void Link::hold(std::uint32_t index, Time now) {
   slot.is_held = true;
   slot.was_held = true;
   slot.sent = now;
-  timers_.start(index, doublings(slot));
+  timers_.start(index, level_of(slot));
 }
 
 // --- sending ---
@@ -191,7 +194,7 @@ void Link::send_item(std::uint32_t index, Time now, Outgoing& out) {
   slot.asks = 0;
   slot.sent = now;
   slot.serial = serial_next_++;
-  timers_.start(index, doublings(slot));
+  timers_.start(index, level_of(slot));
   ++flying_;
   pace_.sent(now);
 }
@@ -212,7 +215,7 @@ void Link::send_ask(std::uint32_t index, Time now, Outgoing& out) {
   slot.was_asked = true;
   slot.sent = now;
   asks_.remove(index);
-  timers_.start(index, doublings(slot));
+  timers_.start(index, level_of(slot));
 }
 
 Time Link::due(unsigned level) const {
@@ -238,7 +241,12 @@ void Link::send_asks(Time now, std::span<Outgoing> out, std::size_t& count) {
       // Neither the contribution nor a question about it was answered.
       if (slot.asks != 0 && !slot.is_held) congestion_.lost(slot.serial, serial_next_);
       ++counters_.timeouts;
-      send_ask(index, now, out[count++]);
+      if (!slot.is_held && slot.item.up.size() <= kSmall) {
+        ++slot.in_vain;
+        send_item(index, now, out[count++]);
+      } else {
+        send_ask(index, now, out[count++]);
+      }
     }
   }
 }
@@ -332,6 +340,11 @@ void Link::find_last_overtaken(std::uint64_t answered) {
 
 void Link::take_wait(const wire::Frame& frame, Time now) {
   const wire::Header& header = frame.header;
+  if (watch_sent_ && header.slot == 0 && header.chunk == 0 && header.digest == 0) {
+    round_trip_.sample(now - *watch_sent_);
+    watch_sent_.reset();
+    return;
+  }
   if (!is_waited_for(header) || again_.has(header.slot)) {
     ++counters_.ignored;
     return;

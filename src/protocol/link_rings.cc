@@ -40,7 +40,7 @@ void Link::wait_in_silence(std::uint32_t index, Time now) {
   slot.was_held = true;
   slot.serial = serial_next_++;
   slot.sent = now;
-  timers_.start(index, doublings(slot));
+  timers_.start(index, level_of(slot));
 }
 
 // The item of a ring that this is the result of, if it has not had its turn.

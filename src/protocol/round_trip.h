@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/assert.h"
@@ -26,20 +28,26 @@ class RoundTrip {
     mean_ += (took - mean_) / 8;
     least_ = std::min(least_, took);
   }
-  // After `doublings` sends in vain.
-  [[nodiscard]] Time timeout(unsigned doublings) const {
+  // After so many sends in vain, each of which makes it longer by a quarter: where much is lost, the
+  // next one should not have to wait for as long as all before it.
+  [[nodiscard]] Time timeout(unsigned in_vain) const {
     // A steady round trip has no deviation, and yet the next one may be a little longer.
     const Time margin = std::max(4 * deviation_, mean_ / 2);
     const Time once = count_ == 0 ? kFirst : std::max(kLeast, mean_ + margin);
-    return std::min(kMost, once * (1u << std::min(doublings, 10u)));
+    return std::min(kMost, once * kGrowth[std::min<std::size_t>(in_vain, kGrowth.size() - 1)] / 256);
   }
   [[nodiscard]] Time mean() const { return mean_; }
   [[nodiscard]] Time least() const { return least_; }
 
  private:
-  static constexpr Time kFirst = std::chrono::milliseconds(50);
+  static constexpr Time kFirst = std::chrono::milliseconds(25);
   static constexpr Time kLeast = std::chrono::milliseconds(4);  // schedulers delay that much
   static constexpr Time kMost = std::chrono::milliseconds(250);
+  static constexpr auto kGrowth = [] {
+    std::array<std::int64_t, 20> times{256};
+    for (std::size_t i = 1; i < times.size(); ++i) times[i] = times[i - 1] * 5 / 4;
+    return times;
+  }();
 
   std::uint64_t count_ = 0;
   Time mean_{};

@@ -20,11 +20,14 @@ constexpr std::size_t kBurst = 64;  // frames that are sent before looking at wh
 // starting is waited for where the host says that nobody listens, or somebody else does.
 constexpr std::chrono::seconds kSilenceMost{10};
 constexpr std::chrono::seconds kStrangeMost{5};
+// After which nobody is in a port that was used, and how often one is looked at that nobody is in.
+constexpr std::chrono::milliseconds kIdle{50};
+constexpr const char* kRang = "the caller rang the bell";
 
 }  // namespace
 
 Checked<std::unique_ptr<Port>> Port::open(const protocol::LinkOptions& options,
-                                          std::span<const SocketAddress> aggregators,
+                                          std::span<const SocketAddress> aggregators, Kept kept,
                                           int bell) {
   SLUICE_ASSERT(!aggregators.empty());
   protocol::LinkOptions fitted = options;
@@ -40,19 +43,55 @@ Checked<std::unique_ptr<Port>> Port::open(const protocol::LinkOptions& options,
                    fmt::format("datagrams of {} bytes; stream accepts {} or more",
                                fitted.frame_size, least)};
   }
-  return std::make_unique<Port>(Token{}, fitted, std::move(paths), bell);
+  return std::make_unique<Port>(Token{}, fitted, std::move(paths), kept, bell);
 }
 
 Port::Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths,
-           int bell)
+           Kept kept, int bell)
     : worker_({.link = options, .aggregators = static_cast<std::uint32_t>(paths.size())}),
       paths_(std::move(paths)),
       outgoing_(kBurst),
-      bell_(bell) {}
+      bell_(bell),
+      used_(now()),
+      kept_(kept) {
+  if (kept == Kept::yes) keeper_ = std::thread([this] { keep(); });
+}
 
 Port::~Port() {
+  if (keeper_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+    }
+    ended_.notify_all();
+    keeper_.join();
+  }
+  leave();
+}
+
+void Port::leave() {
+  if (kept_ == Kept::no) worker_.abandon();
   worker_.leave();
   send_due();
+  while (!worker_.has_left()) {
+    Port* const self = this;
+    static_cast<void>(poll_until(std::span(&self, 1), worker_.wake()));
+    if (!pump()) return;
+  }
+}
+
+void Port::keep() {
+  std::unique_lock lock(mutex_);
+  while (!has_ended_) {
+    ended_.wait_for(lock, kIdle);
+    // Errors are for whoever waits here next.
+    if (!has_ended_ && now() >= used_ + kIdle) static_cast<void>(pump());
+  }
+}
+
+protocol::LinkCounters Port::counters() const {
+  const std::lock_guard lock(mutex_);
+  return worker_.counters();
 }
 
 void Port::send_due() {
@@ -86,12 +125,15 @@ Status Port::pump() {
 }
 
 Checked<bool> Port::try_join() {
+  const std::lock_guard lock(mutex_);
+  used_ = now();
   if (const Status pumped = pump(); !pumped) return Problem{Code::io, pumped.error().what};
   if (!refusal().empty()) return Problem{Code::mismatch, "stream: " + refusal()};
   return worker_.has_joined();
 }
 
 Verdict Port::check_answers(Time waited, bool is_last_look) const {
+  const std::lock_guard lock(mutex_);
   for (std::uint32_t i = 0; i < paths_.size(); ++i) {
     const Path& path = *paths_[i];
     const bool refused = path.receiver.was_refused();
@@ -110,67 +152,98 @@ Verdict Port::check_answers(Time waited, bool is_last_look) const {
 }
 
 Verdict Port::join(std::chrono::nanoseconds timeout) {
+  Port* const self = this;
+  return join_all(std::span(&self, 1), timeout);
+}
+
+Verdict Port::join_all(std::span<Port* const> ports, std::chrono::nanoseconds timeout) {
   const Time began = now();
   const Time deadline = began + timeout;
   while (true) {
-    SLUICE_TRY_ASSIGN(const bool joined, try_join());
-    if (joined) return Nothing{};
-    SLUICE_TRY(check_answers(now() - began, now() >= deadline));
-    if (now() >= deadline) {
-      return Problem{Code::timeout, "stream: joining: " + worker_.explain()};
+    Port* late = nullptr;
+    Time until = std::min(deadline, now() + kIdle / 2);
+    for (Port* const port : ports) {
+      SLUICE_TRY_ASSIGN(const bool joined, port->try_join());
+      if (!joined && late == nullptr) late = port;
+      const std::lock_guard lock(port->mutex_);
+      until = std::min(until, port->worker_.wake());
     }
-    // The answer wakes it before.
-    const Status waited =
-        wait(std::min<Time>(deadline - now(), std::chrono::milliseconds(50)));
-    if (!waited && waited.error().code == Code::unavailable) {
+    if (late == nullptr) return Nothing{};
+    SLUICE_TRY(late->check_answers(now() - began, now() >= deadline));
+    if (now() >= deadline) return Problem{Code::timeout, "stream: joining: " + late->explain({})};
+    const Result<bool> rang = poll_until(ports, until);
+    if (!rang) return Problem{Code::io, rang.error().what};
+    if (*rang) {
       return Problem{Code::unavailable,
-                     fmt::format("stream: joining: {}: {}", waited.error().what,
-                                 worker_.explain())};
+                     fmt::format("stream: joining: {}: {}", kRang, late->explain({}))};
     }
   }
 }
 
 Status Port::post(const Ticket& ticket, const Place& place, std::span<const Round> step) {
   if (place.device) return Error{Code::unavailable, 0, "stream: bytes on a device"};
+  const std::lock_guard lock(mutex_);
+  used_ = now();
   SLUICE_TRY(worker_.post(ticket, step));
   send_due();
   return ok();
 }
 
 Result<std::span<const Answer>> Port::take(const Ticket& ticket) {
+  const std::lock_guard lock(mutex_);
   auto answers = worker_.take(ticket);
   if (answers || answers.error().code != Code::pending) return answers;
   SLUICE_TRY(pump());
+  used_ = now();
   return worker_.take(ticket);
+}
+
+Result<bool> Port::poll_until(std::span<Port* const> ports, Time until) {
+  std::array<pollfd, 2 * 65> waiting{};  // bells last; of negative ones the kernel takes no notice
+  std::size_t count = 0;
+  for (const Port* const port : ports) {
+    SLUICE_ASSERT(count + port->paths_.size() + ports.size() <= waiting.size());
+    for (const auto& path : port->paths_) waiting[count++] = {path->socket.descriptor(), POLLIN, 0};
+  }
+  const std::size_t bells = count;
+  for (const Port* const port : ports) waiting[count++] = {port->bell_, POLLIN, 0};
+  const Time left = std::max(until - now(), Time{0});
+  const timespec pause{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+  if (ppoll(waiting.data(), count, &pause, nullptr) < 0 && errno != EINTR) {
+    return Error{Code::io, errno, "stream: poll"};
+  }
+  return std::any_of(waiting.begin() + bells, waiting.begin() + count,
+                     [](const pollfd& bell) { return bell.revents != 0; });
 }
 
 Status Port::wait(std::chrono::nanoseconds timeout) {
   const Time deadline = now() + timeout;
-  std::array<pollfd, 65> waiting{};  // the bell last; of a negative one the kernel takes no notice
-  SLUICE_ASSERT(paths_.size() < waiting.size());
+  std::unique_lock lock(mutex_);
   while (true) {
     SLUICE_TRY(pump());
     if (worker_.is_any_ready() || !refusal().empty()) return ok();
     const Time time = now();
+    used_ = time;
     if (time >= deadline) return Error{Code::timeout, 0, "no answer in time"};
-    const Time until = std::min(deadline, worker_.wake());
+    // No longer than until the keeper would take over.
+    const Time until = std::min({deadline, worker_.wake(), time + kIdle / 2});
     if (until <= time) continue;
-    for (std::size_t i = 0; i < paths_.size(); ++i) {
-      waiting[i] = {paths_[i]->socket.descriptor(), POLLIN, 0};
-    }
-    pollfd& bell = waiting[paths_.size()];
-    bell = {bell_, POLLIN, 0};
-    const Time left = until - time;
-    const timespec pause{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
-    if (ppoll(waiting.data(), paths_.size() + 1, &pause, nullptr) < 0 && errno != EINTR) {
-      return Error{Code::io, errno, "stream: poll"};
-    }
-    if (bell.revents != 0) return Error{Code::unavailable, 0, "the caller rang the bell"};
+    lock.unlock();
+    Port* const self = this;
+    SLUICE_TRY_ASSIGN(const bool rang, poll_until(std::span(&self, 1), until));
+    if (rang) return Error{Code::unavailable, 0, kRang};
+    lock.lock();
   }
 }
 
-void Port::abandon() { worker_.abandon(); }
+void Port::abandon() {
+  const std::lock_guard lock(mutex_);
+  worker_.abandon();
+}
 
-std::string Port::explain(const Ticket&) { return worker_.explain(); }
+std::string Port::explain(const Ticket&) {
+  const std::lock_guard lock(mutex_);
+  return worker_.explain();
+}
 
 }  // namespace sluice::stream

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/result.h"
@@ -14,6 +17,10 @@
 #include "round/carrier.h"
 
 namespace sluice::stream {
+
+// Whether a port is served while nobody is in it. A worker that computes, or waits elsewhere for
+// others, may be needed here by them: if the aggregator loses its memory, all have to join again.
+enum class Kept : std::uint8_t { no, yes };
 
 class Port final : public Carrier {
   struct Path;
@@ -25,15 +32,18 @@ class Port final : public Carrier {
   // here gets Code::unavailable: so another thread ends a wait.
   static Checked<std::unique_ptr<Port>> open(const protocol::LinkOptions& options,
                                              std::span<const SocketAddress> aggregators,
-                                             int bell = -1);
+                                             Kept kept, int bell = -1);
   Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths,
-       int bell);
+       Kept kept, int bell);
+  // A kept port waits until nobody needs what it has, for some seconds at most.
   ~Port() override;
 
   // Until all workers have joined at all aggregators. Code::timeout says who is missing, and names
   // an aggregator that does not answer within seconds. Code::unavailable after the bell says who is
   // missing too.
   Verdict join(std::chrono::nanoseconds timeout);
+  // Several at once, in the time that the slowest takes.
+  static Verdict join_all(std::span<Port* const> ports, std::chrono::nanoseconds timeout);
   // As far as it goes without waiting: for those who join many ports on one thread.
   Checked<bool> try_join();
 
@@ -43,8 +53,7 @@ class Port final : public Carrier {
   void abandon() override;
   std::string explain(const Ticket& ticket) override;
 
-  [[nodiscard]] protocol::LinkCounters counters() const { return worker_.counters(); }
-  [[nodiscard]] const std::string& refusal() const { return worker_.refusal(); }
+  [[nodiscard]] protocol::LinkCounters counters() const;
 
  private:
   struct Path {
@@ -60,9 +69,16 @@ class Port final : public Carrier {
     Sender sender;
   };
 
+  // These with the lock held.
   // Receives and sends what is there and due.
   Status pump();
   void send_due();
+  [[nodiscard]] const std::string& refusal() const { return worker_.refusal(); }
+
+  void keep();
+  void leave();
+  // Until something comes to any, the time is over, or a bell rings, which it says.
+  static Result<bool> poll_until(std::span<Port* const> ports, protocol::Time until);
   // An error once an aggregator has not answered for too long.
   Verdict check_answers(protocol::Time waited, bool is_last_look) const;
 
@@ -70,6 +86,12 @@ class Port final : public Carrier {
   std::vector<std::unique_ptr<Path>> paths_;
   std::vector<protocol::Outgoing> outgoing_;
   int bell_;
+  mutable std::mutex mutex_;  // all that is above
+  protocol::Time used_{};     // when somebody was here last
+  Kept kept_;
+  bool has_ended_ = false;
+  std::condition_variable ended_;
+  std::thread keeper_;
 };
 
 }  // namespace sluice::stream

@@ -118,7 +118,7 @@ class WholeWorld final : public World {
     const std::vector<SocketAddress> aggregators = world->servers_->addresses();
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
       SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
-      SLUICE_TRY_ASSIGN(auto port, Port::open(link_of(options, rank, job, life), aggregators));
+      SLUICE_TRY_ASSIGN(auto port, Port::open(link_of(options, rank, job, life), aggregators, Kept::no));
       world->ports_.push_back(std::move(port));
       world->here_.push_back(rank);
     }
@@ -172,15 +172,16 @@ class OneWorld final : public World {
     SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
     const std::uint64_t job = job_name();
     auto world = std::make_unique<OneWorld>(rank, options);
-    SLUICE_TRY_ASSIGN(world->port_, Port::open(link_of(options, rank, job, life), aggregators));
+    SLUICE_TRY_ASSIGN(world->port_,
+                      Port::open(link_of(options, rank, job, life), aggregators, Kept::yes));
     // Meetings are a job of their own, at one aggregator: they are rare and small.
     protocol::LinkOptions meeting = link_of(options, rank, mix(job, 1), life);
     meeting.channels = 1;
     meeting.slots = 16;
     meeting.frame_size = 1232;
-    SLUICE_TRY_ASSIGN(world->meeting_, Port::open(meeting, aggregators.first(1)));
-    SLUICE_TRY(world->port_->join(options.timeout));
-    SLUICE_TRY(world->meeting_->join(options.timeout));
+    SLUICE_TRY_ASSIGN(world->meeting_, Port::open(meeting, aggregators.first(1), Kept::yes));
+    const std::array<Port*, 2> ports{world->port_.get(), world->meeting_.get()};
+    SLUICE_TRY(Port::join_all(ports, options.timeout));
     return std::unique_ptr<World>(std::move(world));
   }
 
@@ -296,7 +297,7 @@ Checked<std::unique_ptr<Port>> open_port(const PortOptions& options) {
   SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
   SLUICE_TRY_ASSIGN(auto port,
                     Port::open(link_of(world, options.rank, options.job, life), aggregators,
-                               options.bell));
+                               Kept::yes, options.bell));
   SLUICE_TRY(port->join(options.timeout));
   return port;
 }
