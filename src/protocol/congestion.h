@@ -23,6 +23,7 @@ class Congestion {
     SLUICE_DASSERT(workers >= 1);
     limit_ = std::max(kLeast, static_cast<double>(limit));
     window_ = std::min(std::clamp(kFirstOfAll / workers, kLeast, kFirst), limit_);
+    least_ = std::max(kLeast, window_ / 2);
     threshold_ = limit_;
     loss_ = 0;
     recovery_ = 0;
@@ -50,7 +51,7 @@ class Congestion {
     if (is_starting()) threshold_ = window_;
     if (serial < recovery_ || loss_ < kWeather) return;
     recovery_ = serial_next;
-    threshold_ = std::max(kLeast, window_ * kDecrease);
+    threshold_ = std::max(least_, window_ * kDecrease);
     window_ = threshold_;
   }
 
@@ -67,6 +68,7 @@ class Congestion {
   double limit_ = kFirst;
   double window_ = kFirst;
   double threshold_ = kFirst;
+  double least_ = kLeast;  // so little on the way is no reason for loss
   double loss_ = 0;             // the lately lost of those that were sent
   std::uint64_t recovery_ = 0;  // the first frame sent after the last decrease
 };

@@ -225,7 +225,7 @@ void Link::send_leave(Time now, std::span<Outgoing> out, std::size_t& count) {
     for (std::size_t i = 0; i < (in_a_hurry ? kHurriedLeaves : 1) && count < out.size(); ++i) {
       fill(out[count++], {.kind = wire::Kind::leave}, {});
     }
-    leave_next_ = now + round_trip_.timeout(1);
+    leave_next_ = now + round_trip_.timeout(leaves_++);
   }
   if (in_a_hurry || now >= *leave_until_) state_ = State::left;
 }

@@ -255,6 +255,7 @@ class Link {
   Leaving leaving_ = Leaving::no;
   std::optional<Time> leave_until_;
   Time leave_next_{};
+  unsigned leaves_ = 0;  // sent
 
   std::uint32_t slots_per_channel_ = 0;
   std::uint32_t rings_per_channel_ = 0;

@@ -241,7 +241,7 @@ void Link::send_asks(Time now, std::span<Outgoing> out, std::size_t& count) {
       // Neither the contribution nor a question about it was answered.
       if (slot.asks != 0 && !slot.is_held) congestion_.lost(slot.serial, serial_next_);
       ++counters_.timeouts;
-      if (!slot.is_held && slot.item.up.size() <= kSmall) {
+      if (!slot.is_held && !is_ring(index) && slot.item.up.size() <= kSmall) {
         ++slot.in_vain;
         send_item(index, now, out[count++]);
       } else {
