@@ -75,6 +75,18 @@ void draw_restarts(Dice& dice, std::uint32_t count, Time within, Scenario& scena
   }
 }
 
+// Restarts while large and small joins of all workers are on their way, late ones among them: what
+// is formed of these must not last.
+void make_forming_hard(Dice& dice, Scenario& scenario) {
+  constexpr std::array kFrames{1472u, 4048u, 8952u};
+  scenario.frame_size = kFrames[dice.between(0, kFrames.size() - 1)];
+  scenario.weather.loss = 0.2;
+  scenario.weather.reorder = 0.2;
+  scenario.weather.jitter = milliseconds(dice.between(5, 60));
+  scenario.exchanges = draw_count(dice, 1, 2);
+  draw_restarts(dice, draw_count(dice, 2, 4), milliseconds(80), scenario);
+}
+
 }  // namespace
 
 Scenario hostile_scenario_of(std::uint64_t seed) {
@@ -88,21 +100,24 @@ Scenario hostile_scenario_of(std::uint64_t seed) {
   scenario.habits = draw_habits(dice, scenario.aggregators);
   scenario.window = scenario.habits.small > 0 ? 1 : draw_count(dice, 1, 3);
   scenario.slots = draw_count(dice, scenario.window, 12);
-  scenario.exchanges = draw_count(dice, 1, 8);
+  scenario.exchanges = draw_count(dice, 1, scenario.workers > 5 ? 3 : 8);
   scenario.lanes_max = draw_count(dice, 8, 1500);
   scenario.frame_size = kFrames[dice.between(0, kFrames.size() - 1)];
   scenario.sparse = dice.happens(0.25);
+  scenario.sparse_blocks_max = 10;
   scenario.weather = draw_weather(dice);
   scenario.patience = std::chrono::minutes(3);
   scenario.events_most = 2'000'000;
   draw_troubles(dice, scenario);
-  const bool while_forming = dice.happens(0.4);
-  const bool any_time = dice.happens(0.5);
-  if (any_time) {
-    const Time length = std::min(kLengthMost, play(scenario).left);
-    draw_restarts(dice, draw_count(dice, 1, 4), length + length / 16, scenario);
+  switch (dice.between(0, 5)) {
+    case 0: break;
+    case 1: make_forming_hard(dice, scenario); break;
+    case 2: draw_restarts(dice, draw_count(dice, 1, 3), milliseconds(100), scenario); break;
+    default:
+      const Time length = std::min(kLengthMost, play(scenario).left);
+      draw_restarts(dice, draw_count(dice, 1, 4), length + length / 16, scenario);
+      if (dice.happens(0.4)) draw_restarts(dice, 1, milliseconds(100), scenario);
   }
-  if (while_forming) draw_restarts(dice, draw_count(dice, 1, 3), milliseconds(100), scenario);
   return scenario;
 }
 

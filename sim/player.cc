@@ -103,7 +103,7 @@ void Player::go_on(Time now) {
     is_asleep_ = false;
     for (const Datagram& datagram : std::exchange(waiting_, {})) {
       seats_[datagram.worker % seats_per_process_]->worker().receive(datagram.aggregator,
-                                                                   datagram.bytes, now);
+                                                                     datagram.bytes, now);
     }
   }
   if (!stalls_.empty() && stalls_.back().at <= now) {

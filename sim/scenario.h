@@ -83,6 +83,7 @@ struct Scenario {
   bool bulk_is_shared = true;
   // Every round sums blocks of which a frame holds one, so that rings go round and round.
   bool sparse = false;
+  std::uint32_t sparse_blocks_max = 80;
   std::uint32_t frame_size = 1472;
   Weather weather;
   std::vector<Partition> partitions;

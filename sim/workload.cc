@@ -48,7 +48,7 @@ Reduction draw_reduction(Dice& dice, const Scenario& scenario) {
   if (scenario.sparse) {
     return {.op = Op::block_sum,
             .bits = 32,
-            .count = 256 * static_cast<std::uint32_t>(dice.between(1, 80)),
+            .count = 256 * static_cast<std::uint32_t>(dice.between(1, scenario.sparse_blocks_max)),
             .grain = 256};
   }
   switch (dice.between(0, scenario.floats ? 7 : 2)) {
