@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <string>
 
 #include "sim/sweep.h"
@@ -13,11 +15,13 @@ namespace {
 
 using sluice::sim::Outcome;
 using sluice::sim::Sweep;
+using sluice::sim::WayBack;
 
 // The options that play a seed of this sweep again.
 std::string replay(const Sweep& sweep, std::uint64_t seed) {
+  constexpr std::array kWays{"", " --way-back wide", " --way-back narrow"};
   return fmt::format("sluice_sim{}{} --first {} --alone", sweep.is_hostile ? " --hostile" : "",
-                     sweep.is_way_back_wide ? " --wide-way-back" : "", seed);
+                     kWays[static_cast<std::size_t>(sweep.way_back)], seed);
 }
 
 int play_alone(const Sweep& sweep) {
@@ -50,8 +54,11 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   app.add_flag("--hostile", sweep.is_hostile,
                "processes pause, meet and leave; aggregators restart at every moment");
-  app.add_flag("--wide-way-back", sweep.is_way_back_wide,
-               "datagrams of all sizes come back, whatever the scenario says");
+  const std::map<std::string, WayBack> ways{
+      {"drawn", WayBack::as_drawn}, {"wide", WayBack::wide}, {"narrow", WayBack::narrow}};
+  app.add_option("--way-back", sweep.way_back,
+                 "how large datagrams may be on their way back: drawn, wide or narrow")
+      ->transform(CLI::CheckedTransformer(ways));
   app.add_flag("--alone", alone, "only the first seed, with what happened");
   app.add_flag("--brief", brief, "only the summary");
   CLI11_PARSE(app, argc, argv);

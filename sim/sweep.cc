@@ -13,6 +13,8 @@
 namespace sluice::sim {
 namespace {
 
+constexpr std::size_t kNarrow = 1300;  // less than plain Ethernet's frames, more than IPv6 promises
+
 std::string quantiles(const std::vector<Time>& sorted) {
   if (sorted.empty()) return "none";
   const auto at = [&](double share) {
@@ -44,7 +46,8 @@ std::string Tally::text() const {
 
 Scenario scenario_of(const Sweep& sweep, std::uint64_t seed) {
   Scenario scenario = sweep.is_hostile ? hostile_scenario_of(seed) : scenario_of(seed);
-  if (sweep.is_way_back_wide) scenario.weather.mtu_down = 0;
+  if (sweep.way_back == WayBack::wide) scenario.weather.mtu_down = 0;
+  if (sweep.way_back == WayBack::narrow) scenario.weather.mtu_down = kNarrow;
   return scenario;
 }
 

@@ -10,12 +10,15 @@
 
 namespace sluice::sim {
 
+// The largest datagrams that come back to workers.
+enum class WayBack : std::uint8_t { as_drawn, wide, narrow };
+
 struct Sweep {
   std::uint64_t first = 1;
   std::uint64_t seeds = 1;
   std::uint32_t threads = 1;
   bool is_hostile = false;
-  bool is_way_back_wide = false;  // datagrams of all sizes come back, whatever the scenario says
+  WayBack way_back = WayBack::as_drawn;
 };
 
 struct Failure {
