@@ -66,13 +66,24 @@ void draw_troubles(Dice& dice, Scenario& scenario) {
   }
 }
 
-void draw_restarts(Dice& dice, std::uint32_t count, Time within, Scenario& scenario) {
+void draw_restarts(Dice& dice, std::uint32_t count, Time from, Time until, Scenario& scenario) {
   const bool is_away = dice.happens(0.5);
   for (std::uint32_t i = 0; i < count; ++i) {
     scenario.restarts.push_back({draw_count(dice, 0, scenario.aggregators - 1),
-                                 draw_time(dice, within),
+                                 from + draw_time(dice, until - from),
                                  is_away ? draw_time(dice, milliseconds(500)) : Time{}});
   }
+}
+
+// Over the time that the job takes without them, and around its end: some leave while others still
+// need an answer.
+void draw_restarts_at_any_time(Dice& dice, Scenario& scenario) {
+  Scenario calm = scenario;
+  calm.weather.mtu_down = 0;
+  const Time length = std::min(kLengthMost, play(calm).left);
+  const bool at_the_end = dice.happens(0.4);
+  const Time from = at_the_end ? length * 7 / 8 : Time{};
+  draw_restarts(dice, draw_count(dice, 1, at_the_end ? 2 : 4), from, length * 17 / 16, scenario);
 }
 
 // Restarts while large and small joins of all workers are on their way, late ones among them: what
@@ -84,7 +95,7 @@ void make_forming_hard(Dice& dice, Scenario& scenario) {
   scenario.weather.reorder = 0.2;
   scenario.weather.jitter = milliseconds(dice.between(5, 60));
   scenario.exchanges = draw_count(dice, 1, 2);
-  draw_restarts(dice, draw_count(dice, 2, 4), milliseconds(80), scenario);
+  draw_restarts(dice, draw_count(dice, 2, 4), {}, milliseconds(80), scenario);
 }
 
 }  // namespace
@@ -112,11 +123,10 @@ Scenario hostile_scenario_of(std::uint64_t seed) {
   switch (dice.between(0, 5)) {
     case 0: break;
     case 1: make_forming_hard(dice, scenario); break;
-    case 2: draw_restarts(dice, draw_count(dice, 1, 3), milliseconds(100), scenario); break;
+    case 2: draw_restarts(dice, draw_count(dice, 1, 3), {}, milliseconds(100), scenario); break;
     default:
-      const Time length = std::min(kLengthMost, play(scenario).left);
-      draw_restarts(dice, draw_count(dice, 1, 4), length + length / 16, scenario);
-      if (dice.happens(0.4)) draw_restarts(dice, 1, milliseconds(100), scenario);
+      draw_restarts_at_any_time(dice, scenario);
+      if (dice.happens(0.3)) draw_restarts(dice, 1, {}, milliseconds(100), scenario);
   }
   return scenario;
 }

@@ -92,8 +92,8 @@ struct Scenario {
   Habits habits;
   std::uint32_t kill_worker = ~0u;  // of job 0; none
   Time kill_at{};
-  Time patience = std::chrono::hours(1);   // virtual
-  std::uint64_t events_most = 20'000'000;  // a run with more of them goes round in a circle
+  Time patience = std::chrono::hours(1);  // virtual
+  std::uint64_t events_most = 5'000'000;  // a run with more of them goes round in a circle
   protocol::SlotRule rule = &protocol::slot_rule;
   protocol::RingRule ring_rule = &protocol::ring_rule;
   bool floats = true;  // a mutant's doubled contributions are not for reductions in rank order
