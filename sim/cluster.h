@@ -15,7 +15,10 @@ struct Outcome {
   // Empty: everything held. Otherwise which invariant did not, where and when; the seed is in the
   // scenario.
   std::string violation;
-  Time took{};
+  Time took{};          // until all had their last answer
+  Time left{};          // until all were gone
+  Time leaving_most{};  // of one, from its last answer until it was gone
+  std::uint64_t events = 0;
   protocol::Counters aggregators;  // the sum over all that lived
   protocol::LinkCounters workers;
   std::uint64_t datagrams = 0;
@@ -27,8 +30,14 @@ struct Outcome {
 
 // I1 and I2: every answer has the bytes that the reference gives, on every worker. I3, I4: nobody
 // is ahead by more than one chunk of a slot. I5, I7: what the aggregators counted adds up. I6:
-// everything ends within the scenario's patience. I8: jobs do not touch each other. I9: answers say
-// who was counted. With a killed worker: the others say who is missing, nothing else goes wrong.
+// everything ends within the scenario's patience and number of events. I8: jobs do not touch each
+// other. I9: answers say who was counted. I10: nobody is refused. I11: who is done is gone within
+// kLeavesWithin. With a killed worker: the others say who is missing, nothing else goes wrong.
 Outcome play(const Scenario& scenario);
+
+inline constexpr Time kLeavesWithin = std::chrono::seconds(5);
+
+// Which invariant a violation is about: its text up to the colon.
+std::string kind_of(const std::string& violation);
 
 }  // namespace sluice::sim

@@ -1,46 +1,78 @@
 // sluice_sim: plays scenarios by seed and says which do not hold.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <string>
 
-#include "sim/cluster.h"
+#include "sim/sweep.h"
 
 namespace {
 
+using sluice::sim::Outcome;
+using sluice::sim::Sweep;
+using sluice::sim::WayBack;
+
+// The options that play a seed of this sweep again.
+std::string replay(const Sweep& sweep, std::uint64_t seed) {
+  constexpr std::array kWays{"", " --way-back wide", " --way-back narrow"};
+  return fmt::format("sluice_sim{}{} --first {} --alone", sweep.is_hostile ? " --hostile" : "",
+                     kWays[static_cast<std::size_t>(sweep.way_back)], seed);
+}
+
+int play_alone(const Sweep& sweep) {
+  const auto scenario = scenario_of(sweep, sweep.first);
+  const Outcome outcome = play(scenario);
+  if (!outcome.holds()) {
+    fmt::print("{}\n  {} events\n", outcome.violation, outcome.events);
+    return 1;
+  }
+  fmt::print(
+      "{}\n  holds: {} us, gone after {} us, {} events, {} datagrams, {} lost, {} steps "
+      "compared, {} retransmits; chunks: {} contributions, {} silent, {} frames without "
+      "data, {} blocked\n",
+      text_of(scenario), outcome.took.count() / 1000, outcome.left.count() / 1000, outcome.events,
+      outcome.datagrams, outcome.lost, outcome.results, outcome.workers.retransmits,
+      outcome.aggregators.accepted, outcome.aggregators.silent, outcome.aggregators.passed,
+      outcome.aggregators.blocked);
+  return 0;
+}
+
 int run(int argc, char** argv) {
-  using sluice::sim::Outcome;
   CLI::App app("Plays the streaming protocol on a simulated network, one scenario per seed");
-  std::uint64_t seeds = 1000;
-  std::uint64_t first = 1;
+  Sweep sweep{.seeds = 1000};
   bool alone = false;
-  app.add_option("--seeds", seeds, "how many")->capture_default_str();
-  app.add_option("--first", first, "the first seed")->capture_default_str();
+  bool brief = false;
+  app.add_option("--seeds", sweep.seeds, "how many")->capture_default_str();
+  app.add_option("--first", sweep.first, "the first seed")->capture_default_str();
+  app.add_option("--threads", sweep.threads, "that play at the same time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_flag("--hostile", sweep.is_hostile,
+               "processes pause, meet and leave; aggregators restart at every moment");
+  const std::map<std::string, WayBack> ways{
+      {"drawn", WayBack::as_drawn}, {"wide", WayBack::wide}, {"narrow", WayBack::narrow}};
+  app.add_option("--way-back", sweep.way_back,
+                 "how large datagrams may be on their way back: drawn, wide or narrow")
+      ->transform(CLI::CheckedTransformer(ways));
   app.add_flag("--alone", alone, "only the first seed, with what happened");
+  app.add_flag("--brief", brief, "only the summary");
   CLI11_PARSE(app, argc, argv);
-  if (alone) seeds = 1;
-  std::uint64_t bad = 0;
-  std::uint64_t results = 0;
-  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
-    const auto scenario = sluice::sim::scenario_of(seed);
-    const Outcome outcome = sluice::sim::play(scenario);
-    results += outcome.results;
-    if (!outcome.holds()) {
-      ++bad;
-      fmt::print("{}\n  replay: sluice_sim --first {} --alone\n", outcome.violation, seed);
-    } else if (alone) {
-      fmt::print("{}\n  holds: {} us, {} datagrams, {} lost, {} steps compared, {} retransmits; "
-                 "chunks: {} contributions, {} silent, {} frames without data, {} blocked\n",
-                 text_of(scenario), outcome.took.count() / 1000, outcome.datagrams, outcome.lost,
-                 outcome.results, outcome.workers.retransmits, outcome.aggregators.accepted,
-                 outcome.aggregators.silent, outcome.aggregators.passed,
-                 outcome.aggregators.blocked);
+  if (alone) return play_alone(sweep);
+  const sluice::sim::Tally tally = play(sweep);
+  for (const auto& [kind, failures] : tally.failures) {
+    for (const auto& failure : failures) {
+      if (brief) break;
+      fmt::print("{}\n  replay: {}\n", failure.violation, replay(sweep, failure.seed));
     }
   }
-  fmt::print("{} seeds, {} steps compared, {} violations\n", seeds, results, bad);
-  return bad == 0 ? 0 : 1;
+  fmt::print("{}{} seeds, {} steps compared, {} violations\n", tally.text(), tally.seeds,
+             tally.results, tally.violations());
+  return tally.violations() == 0 ? 0 : 1;
 }
 
 }  // namespace

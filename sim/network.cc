@@ -20,18 +20,26 @@ std::vector<std::byte> joined(std::span<const std::byte> header,
   return bytes;
 }
 
-Network::Network(const Scenario& scenario, std::uint32_t workers)
+std::uint32_t seats_of(const Scenario& scenario) {
+  return scenario.habits.meets_every == 0 ? 1 : 2;
+}
+
+Network::Network(const Scenario& scenario, std::uint32_t processes)
     : scenario_(scenario),
       dice_(mix(scenario.seed, 77)),
-      worker_links_(std::size_t{2} * workers),
+      process_links_(std::size_t{2} * processes),
       aggregator_links_(std::size_t{2} * scenario.aggregators) {}
 
-bool Network::is_cut(std::uint32_t worker, Time now) const {
-  return std::any_of(scenario_.partitions.begin(), scenario_.partitions.end(),
-                     [&](const Partition& partition) {
-                       return partition.worker == worker && now >= partition.from &&
-                              now < partition.until;
-                     });
+bool Network::is_cut(std::uint32_t process, Time now) const {
+  return std::any_of(
+      scenario_.partitions.begin(), scenario_.partitions.end(), [&](const Partition& partition) {
+        return partition.worker == process && now >= partition.from && now < partition.until;
+      });
+}
+
+bool Network::is_too_large(const Datagram& datagram) const {
+  const std::size_t most = datagram.up ? scenario_.weather.mtu_up : scenario_.weather.mtu_down;
+  return most != 0 && datagram.bytes.size() > most;
 }
 
 std::optional<Time> Network::through(Time& free_at, std::size_t size, std::size_t queue,
@@ -50,15 +58,16 @@ void Network::send(Datagram datagram, Time now) {
   ++sent_;
   const Weather& weather = scenario_.weather;
   const std::size_t side = datagram.up ? 0 : 1;
-  Time& worker_link = worker_links_[std::size_t{2} * datagram.worker + side];
+  const std::uint32_t process = datagram.worker / seats_of(scenario_);
+  Time& process_link = process_links_[std::size_t{2} * process + side];
   Time& aggregator_link = aggregator_links_[std::size_t{2} * datagram.aggregator + side];
   const std::size_t size = datagram.bytes.size();
-  const auto left = through(datagram.up ? worker_link : aggregator_link, size,
+  const auto left = through(datagram.up ? process_link : aggregator_link, size,
                             std::max(weather.queue, kOwnQueue), now);
-  const auto arrived = left ? through(datagram.up ? aggregator_link : worker_link, size,
+  const auto arrived = left ? through(datagram.up ? aggregator_link : process_link, size,
                                       weather.queue, *left + weather.delay)
                             : std::nullopt;
-  if (!arrived || is_cut(datagram.worker, now) || dice_.happens(weather.loss)) {
+  if (!arrived || is_cut(process, now) || is_too_large(datagram) || dice_.happens(weather.loss)) {
     ++lost_;
     return;
   }

@@ -13,7 +13,7 @@
 
 namespace sluice::sim {
 
-// Workers of all jobs are numbered through.
+// Workers are numbered through; those of a process, one for each of its jobs, follow each other.
 struct Datagram {
   std::uint32_t worker = 0;
   std::uint32_t aggregator = 0;
@@ -25,9 +25,12 @@ struct Datagram {
 std::vector<std::byte> joined(std::span<const std::byte> header,
                               std::span<const std::byte> payload);
 
+// How many seats a process has: one in each of its jobs.
+std::uint32_t seats_of(const Scenario& scenario);
+
 class Network {
  public:
-  Network(const Scenario& scenario, std::uint32_t workers);
+  Network(const Scenario& scenario, std::uint32_t processes);
 
   void send(Datagram datagram, Time now);
   // When the next datagram arrives; kNever: nothing is on its way.
@@ -47,13 +50,14 @@ class Network {
     }
   };
 
-  [[nodiscard]] bool is_cut(std::uint32_t worker, Time now) const;
+  [[nodiscard]] bool is_cut(std::uint32_t process, Time now) const;
+  [[nodiscard]] bool is_too_large(const Datagram& datagram) const;
   // When the link at one end has sent it, or nothing where its queue is full.
   std::optional<Time> through(Time& free_at, std::size_t size, std::size_t queue, Time now) const;
 
   const Scenario& scenario_;
   Dice dice_;
-  std::vector<Time> worker_links_;      // when each is free: up, down, up, …
+  std::vector<Time> process_links_;  // when each is free: up, down, up, …
   std::vector<Time> aggregator_links_;
   std::priority_queue<Flying, std::vector<Flying>, std::greater<>> flying_;
   std::uint64_t sent_ = 0;

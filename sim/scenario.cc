@@ -12,6 +12,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
+constexpr Time::rep kMillisecond = 1'000'000;
+
 Weather weather_of(Dice& dice) {
   constexpr std::array kLosses{0.0, 0.0, 0.01, 0.05, 0.2};
   Weather weather;
@@ -57,17 +59,44 @@ Scenario scenario_of(std::uint64_t seed) {
   return scenario;
 }
 
+namespace {
+
+std::string text_of(const Habits& habits) {
+  return fmt::format(
+      "; processes start within {} ms, meet every {} exchanges, idle in {} of gaps "
+      "up to {} ms, compute in {} up to {} ms, {} of exchanges small",
+      habits.starts_within.count() / kMillisecond, habits.meets_every, habits.idles,
+      habits.idles_most.count() / kMillisecond, habits.computes,
+      habits.computes_most.count() / kMillisecond, habits.small);
+}
+
+}  // namespace
+
 std::string text_of(const Scenario& scenario) {
   const Weather& weather = scenario.weather;
-  return fmt::format(
+  std::string text = fmt::format(
       "seed {}: {} workers, {} aggregators, {} jobs, window {}, {} slots, {} {}exchanges of up to "
       "{} lanes, frames of {} bytes; loss {}, duplicates {}, reordering {}, delay {} us, "
-      "jitter {} us, {} bytes/s, queue {}; {} partitions, {} restarts",
+      "jitter {} us, {} bytes/s, queue {}, datagrams of up to {} bytes up and {} down",
       scenario.seed, scenario.workers, scenario.aggregators, scenario.jobs, scenario.window,
       scenario.slots, scenario.exchanges, scenario.sparse ? "sparse " : "", scenario.lanes_max,
       scenario.frame_size, weather.loss, weather.duplicate, weather.reorder,
       weather.delay.count() / 1000, weather.jitter.count() / 1000, weather.bytes_per_second,
-      weather.queue, scenario.partitions.size(), scenario.restarts.size());
+      weather.queue, weather.mtu_up, weather.mtu_down);
+  text += text_of(scenario.habits);
+  for (const Partition& cut : scenario.partitions) {
+    text += fmt::format("; worker {} cut off from {} to {} ms", cut.worker,
+                        cut.from.count() / kMillisecond, cut.until.count() / kMillisecond);
+  }
+  for (const Stall& stall : scenario.stalls) {
+    text += fmt::format("; worker {} stalls at {} ms for {} ms", stall.worker,
+                        stall.at.count() / kMillisecond, stall.lasts.count() / kMillisecond);
+  }
+  for (const Restart& restart : scenario.restarts) {
+    text += fmt::format("; aggregator {} restarts at {} ms, away for {} ms", restart.aggregator,
+                        restart.at.count() / kMillisecond, restart.away.count() / kMillisecond);
+  }
+  return text;
 }
 
 }  // namespace sluice::sim

@@ -1,8 +1,8 @@
 // What a simulation plays: a cluster, its exchanges and its weather, all drawn from a seed.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,13 +16,15 @@ using protocol::Time;
 
 // What the network does to each datagram.
 struct Weather {
-  double loss = 0;       // each way
+  double loss = 0;  // each way
   double duplicate = 0;
-  double reorder = 0;    // held back by up to `jitter`
+  double reorder = 0;  // held back by up to `jitter`
   Time delay{};
   Time jitter{};
   double bytes_per_second = 0;  // of every link and direction; 0: no limit
   std::size_t queue = 0;        // bytes that the network holds back for a link before it drops
+  std::size_t mtu_up = 0;       // larger datagrams are lost; 0: no limit
+  std::size_t mtu_down = 0;
 };
 
 // Between these times a worker and all aggregators do not reach each other.
@@ -35,6 +37,31 @@ struct Partition {
 struct Restart {
   std::uint32_t aggregator = 0;
   Time at{};
+  Time away{};  // so long what is sent to it is lost
+};
+
+// A process that gets no processor for a while: what arrives waits, nothing is sent.
+struct Stall {
+  std::uint32_t worker = 0;
+  Time at{};
+  Time lasts{};
+};
+
+// What a process does beside its exchanges. As it stands: nothing.
+struct Habits {
+  // Not 0: a second job for meetings, as carrier `stream` has one. All meet after so many
+  // exchanges each.
+  std::uint32_t meets_every = 0;
+  Time starts_within{};  // each at a time of its own
+  // Between exchanges, each rank for itself. Who idles goes on to receive and to send; who
+  // computes does not.
+  double idles = 0;  // the share of gaps between exchanges
+  Time idles_most{};
+  double computes = 0;
+  Time computes_most{};
+  // The share of exchanges that are a single piece. Not 0: they all go to aggregator 0, and only
+  // larger ones reach the others.
+  double small = 0;
 };
 
 struct Scenario {
@@ -56,13 +83,17 @@ struct Scenario {
   bool bulk_is_shared = true;
   // Every round sums blocks of which a frame holds one, so that rings go round and round.
   bool sparse = false;
+  std::uint32_t sparse_blocks_max = 80;
   std::uint32_t frame_size = 1472;
   Weather weather;
   std::vector<Partition> partitions;
   std::vector<Restart> restarts;
+  std::vector<Stall> stalls;
+  Habits habits;
   std::uint32_t kill_worker = ~0u;  // of job 0; none
   Time kill_at{};
   Time patience = std::chrono::hours(1);  // virtual
+  std::uint64_t events_most = 5'000'000;  // a run with more of them goes round in a circle
   protocol::SlotRule rule = &protocol::slot_rule;
   protocol::RingRule ring_rule = &protocol::ring_rule;
   bool floats = true;  // a mutant's doubled contributions are not for reductions in rank order

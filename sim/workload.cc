@@ -48,7 +48,7 @@ Reduction draw_reduction(Dice& dice, const Scenario& scenario) {
   if (scenario.sparse) {
     return {.op = Op::block_sum,
             .bits = 32,
-            .count = 256 * static_cast<std::uint32_t>(dice.between(1, 80)),
+            .count = 256 * static_cast<std::uint32_t>(dice.between(1, scenario.sparse_blocks_max)),
             .grain = 256};
   }
   switch (dice.between(0, scenario.floats ? 7 : 2)) {
@@ -180,6 +180,13 @@ std::vector<PlannedExchange> plan_exchanges(const Scenario& scenario, std::uint3
   if (scenario.bulk_lanes != 0) return {scenario.exchanges, plan_bulk(dice, scenario)};
   std::vector<PlannedExchange> exchanges(scenario.exchanges);
   for (PlannedExchange& exchange : exchanges) {
+    if (scenario.habits.small > 0 && dice.happens(scenario.habits.small)) {
+      const Reduction what{.op = Op::wrap_sum,
+                           .bits = 32,
+                           .count = static_cast<std::uint32_t>(dice.between(1, 200))};
+      exchange = {{plan_round(dice, scenario, what, 0)}};
+      continue;
+    }
     exchange.resize(dice.between(1, 3));
     for (PlannedStep& step : exchange) {
       const std::uint64_t rounds = dice.between(1, 3);
@@ -187,6 +194,21 @@ std::vector<PlannedExchange> plan_exchanges(const Scenario& scenario, std::uint3
     }
   }
   return exchanges;
+}
+
+std::uint32_t meetings_of(const Scenario& scenario) {
+  const std::uint32_t every = scenario.habits.meets_every;
+  return every == 0 ? 0 : (scenario.exchanges + every - 1) / every;
+}
+
+std::vector<PlannedExchange> plan_meetings(const Scenario& scenario, std::uint32_t job) {
+  Dice dice(mix(scenario.seed, 2000 + job));
+  std::vector<PlannedExchange> meetings(meetings_of(scenario));
+  for (PlannedExchange& meeting : meetings) {
+    const Reduction what{.op = Op::gather, .bits = 8, .count = 8};
+    meeting = {{plan_round(dice, scenario, what, 0)}};
+  }
+  return meetings;
 }
 
 }  // namespace sluice::sim

@@ -14,9 +14,9 @@ namespace sluice::sim {
 // One round of a step, of all workers.
 struct PlannedRound {
   Reduction what;
-  std::uint64_t only = 0;                    // 0: everybody
-  std::vector<std::vector<std::byte>> ups;   // by rank
-  std::vector<std::byte> down;               // what the reference gives
+  std::uint64_t only = 0;                   // 0: everybody
+  std::vector<std::vector<std::byte>> ups;  // by rank
+  std::vector<std::byte> down;              // what the reference gives
 };
 
 using PlannedStep = std::vector<PlannedRound>;
@@ -24,5 +24,10 @@ using PlannedExchange = std::vector<PlannedStep>;
 
 // Every kind of reduction comes up; sizes from a few bytes to many frames.
 std::vector<PlannedExchange> plan_exchanges(const Scenario& scenario, std::uint32_t job);
+
+// Each is a list of 8 bytes of everybody, as carrier `stream` meets.
+std::vector<PlannedExchange> plan_meetings(const Scenario& scenario, std::uint32_t job);
+// How many there are: one after every few exchanges, and one at the end.
+std::uint32_t meetings_of(const Scenario& scenario);
 
 }  // namespace sluice::sim
