@@ -129,7 +129,10 @@ class Job {
   };
 
   [[nodiscard]] std::uint64_t everyone() const;
+  // Counts who is not.
   bool is_member(std::uint32_t worker, const Address& from, Time now);
+  // A member's word that still means something: late ones may come when all have left.
+  bool is_live(std::uint32_t worker, const Address& from, Time now);
   void send(wire::Header header, std::span<const std::byte> payload, std::span<const Address> to,
             Outbox& out) const;
   [[nodiscard]] std::span<const Address> address_of(std::uint32_t worker) const;

@@ -23,9 +23,9 @@ const std::vector<std::uint16_t>* Job::find_table(std::uint32_t name) const {
 }
 
 void Job::table(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
-  if (!is_member(frame.header.worker, from, now)) return;
+  if (!is_live(frame.header.worker, from, now)) return;
   ++counters_.control;
-  if (has_ended_ || find_table(frame.header.table) != nullptr) return;
+  if (find_table(frame.header.table) != nullptr) return;
   if (tables_.size() >= kTablesMax) {
     refuse_all(fmt::format("worker {} brings table {:08x}; accepted: {} tables in one job",
                            frame.header.worker, frame.header.table, kTablesMax),
@@ -85,7 +85,7 @@ bool Job::find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out)
 
 void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_member(header.worker, from, now)) return;
+  if (!is_live(header.worker, from, now)) return;
   members_[header.worker].watches = 0;
   if (!refusal_.empty()) {
     ++counters_.mismatched;
@@ -204,7 +204,7 @@ void Job::send_content(std::span<const Address> to, std::uint32_t slot, std::uin
 
 void Job::ask(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_member(header.worker, from, now) || is_watch(header, now, out)) return;
+  if (!is_live(header.worker, from, now) || is_watch(header, now, out)) return;
   if (is_ring(header.slot)) {
     ask_ring(header, out);
     return;
@@ -264,7 +264,7 @@ void Job::tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out)
 
 void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_member(header.worker, from, now)) return;
+  if (!is_live(header.worker, from, now)) return;
   members_[header.worker].watches = 0;
   Reduction what;
   if (!find_reduction(frame, what, out)) return;

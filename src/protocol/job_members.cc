@@ -217,6 +217,13 @@ bool Job::is_member(std::uint32_t worker, const Address& from, Time now) {
   return true;
 }
 
+bool Job::is_live(std::uint32_t worker, const Address& from, Time now) {
+  if (!is_member(worker, from, now)) return false;
+  if (!has_ended_) return true;
+  ++counters_.stale;
+  return false;
+}
+
 // A question about nothing: whether this job is still known. Counts who asks as one that needs
 // nobody, from the second time on: a single one might be late.
 bool Job::is_watch(const wire::Header& header, Time now, Outbox& out) {
