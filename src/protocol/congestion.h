@@ -30,6 +30,8 @@ class Congestion {
     SLUICE_DASSERT(window_ >= kLeast && window_ <= limit_);
   }
   [[nodiscard]] std::uint32_t window() const { return static_cast<std::uint32_t>(window_); }
+  // More is lost than by queues that overflow now and then.
+  [[nodiscard]] bool is_stormy() const { return loss_ > kStorm; }
   [[nodiscard]] bool is_starting() const { return window_ < threshold_; }
 
   void answered(Queues queues) {
@@ -63,6 +65,7 @@ class Congestion {
   // Answers are late where processors are busy, too, and then a smaller window makes it worse.
   static constexpr double kKept = 64;
   static constexpr double kWeather = 0.05;  // of the frames
+  static constexpr double kStorm = 0.1;
   static constexpr double kMemory = 128;    // frames
 
   double limit_ = kFirst;

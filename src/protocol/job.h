@@ -161,10 +161,12 @@ class Job {
   void complete(std::uint32_t slot, std::uint32_t side, Outbox& out);
   void answer(const wire::Header& header, Outbox& out);
   void tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out);
-  void send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
-                   std::uint8_t flags, Outbox& out);
+  // As the answer to a question, where it has a stamp.
+  void send_again(std::uint32_t worker, std::uint32_t slot, std::uint32_t side,
+                  std::uint32_t stamp, Outbox& out);
   void send_content(std::span<const Address> to, std::uint32_t slot, std::uint32_t chunk,
-                    const Content& content, std::span<const std::byte> payload, Outbox& out);
+                    const Content& content, std::span<const std::byte> payload,
+                    std::uint32_t stamp, Outbox& out);
   void tell_restored(const wire::Header& header, Outbox& out);
 
   [[nodiscard]] bool is_ring(std::uint32_t slot) const;

@@ -173,20 +173,22 @@ void Job::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
   content.is_complete = true;
   ++counters_.completed;
   counters_.non_finite += (content.flags & wire::kNonFinite) != 0 ? 1 : 0;
-  send_result(all_addresses(), slot, side, 0, out);
+  send_content(all_addresses(), slot, slots_[slot].versions[side].chunk, content,
+               room(slot, side, workers_).first(content.result_size), 0, out);
 }
 
-void Job::send_result(std::span<const Address> to, std::uint32_t slot, std::uint32_t side,
-                      std::uint8_t flags, Outbox& out) {
+void Job::send_again(std::uint32_t worker, std::uint32_t slot, std::uint32_t side,
+                     std::uint32_t stamp, Outbox& out) {
   Content content = slots_[slot].contents[side];
   SLUICE_ASSERT(content.is_complete && slots_[slot].versions[side].used);
-  content.flags |= flags;
-  send_content(to, slot, slots_[slot].versions[side].chunk, content,
-               room(slot, side, workers_).first(content.result_size), out);
+  content.flags |= wire::kRepeated;
+  send_content(address_of(worker), slot, slots_[slot].versions[side].chunk, content,
+               room(slot, side, workers_).first(content.result_size), stamp, out);
 }
 
 void Job::send_content(std::span<const Address> to, std::uint32_t slot, std::uint32_t chunk,
-                       const Content& content, std::span<const std::byte> payload, Outbox& out) {
+                       const Content& content, std::span<const std::byte> payload,
+                       std::uint32_t stamp, Outbox& out) {
   wire::Header header{.kind = wire::Kind::result,
                       .flags = content.flags,
                       .epoch = epoch(),
@@ -195,7 +197,8 @@ void Job::send_content(std::span<const Address> to, std::uint32_t slot, std::uin
                       .digest = content.digest,
                       .workers = content.only,
                       .what = content.what,
-                      .table = content.table};
+                      .table = content.table,
+                      .stamp = stamp};
   header.what.table = {};
   send(header, payload, to, out);
   counters_.results += to.size();
@@ -240,7 +243,7 @@ void Job::answer(const wire::Header& header, Outbox& out) {
   const std::uint32_t side = header.chunk % 2;
   const std::uint64_t seen = slot.versions[side].seen;
   if (slot.contents[side].is_complete) {
-    send_result(address_of(header.worker), header.slot, side, wire::kRepeated, out);
+    send_again(header.worker, header.slot, side, header.stamp, out);
   } else if ((left_ & ~seen) != 0) {
     tell_left(header.worker, seen, out);
   } else {
@@ -256,7 +259,8 @@ void Job::tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out)
         .slot = header.slot,
         .chunk = header.chunk,
         .digest = header.digest,
-        .workers = seen},
+        .workers = seen,
+        .stamp = header.stamp},
        {}, address_of(header.worker), out);
 }
 
@@ -302,7 +306,7 @@ void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbo
     std::copy(frame.payload.begin(), frame.payload.end(), into.begin());
     for (std::uint32_t worker = 0; worker < workers_; ++worker) {
       if ((waiting & bit_of(worker)) == 0) continue;
-      send_result(address_of(worker), header.slot, side, wire::kRepeated, out);
+      send_again(worker, header.slot, side, 0, out);
     }
   }
   tell_restored(header, out);

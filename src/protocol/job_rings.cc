@@ -129,7 +129,7 @@ void Job::complete_in_ring(std::uint32_t number, RingSlot& slot, Outbox& out) {
   ring.close();
   ++counters_.completed;
   counters_.silent += workers_ - std::min(workers_, content.counted);
-  send_content(all_addresses(), number, ring.chunk, content, room.first(used), out);
+  send_content(all_addresses(), number, ring.chunk, content, room.first(used), 0, out);
 }
 
 // --- questions ---
@@ -158,7 +158,7 @@ void Job::answer_from_ring(const wire::Header& header, RingSlot& slot, Outbox& o
   if (ring.has_result(header.chunk) && content.digest == header.digest) {
     content.flags |= wire::kRepeated;
     send_content(address_of(header.worker), header.slot, header.chunk, content,
-                 ring_room(slot, header.chunk).first(content.result_size), out);
+                 ring_room(slot, header.chunk).first(content.result_size), header.stamp, out);
     return;
   }
   const std::uint64_t there = ring.there(header.chunk);
@@ -198,7 +198,7 @@ void Job::restore_to_ring(const wire::Frame& frame, const Reduction& what, Time 
       Content repeated = content;
       repeated.flags |= wire::kRepeated;
       send_content(address_of(worker), header.slot, header.chunk, repeated,
-                   room.first(content.result_size), out);
+                   room.first(content.result_size), 0, out);
     }
   }
   tell_restored(header, out);

@@ -28,6 +28,7 @@ constexpr Time kWatch = std::chrono::milliseconds(200);
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(250);
 constexpr Time kLeaveMost = std::chrono::seconds(3);
+constexpr Time kStampMost = std::chrono::seconds(10);
 constexpr unsigned kRestore = 3;  // times in vain that count from the start
 constexpr std::size_t kHurriedLeaves = 3;  // nobody waits for an answer
 
@@ -287,9 +288,8 @@ void Link::send_result_back(std::size_t kept, Outgoing& out) {
 void Link::send_watch(Time now, std::span<Outgoing> out, std::size_t& count) {
   if (!is_idle() || leaving_ != Leaving::no) return;
   if (now < heard_ + kWatch || count == out.size()) return;
-  fill(out[count++], {.kind = wire::Kind::ask}, {});
+  fill(out[count++], {.kind = wire::Kind::ask, .stamp = stamp_of(now)}, {});
   heard_ = now;
-  watch_sent_ = now;
 }
 
 Time Link::wake() const {
@@ -309,6 +309,13 @@ Time Link::wake() const {
 }
 
 // --- receiving ---
+
+// An answer took so long, whatever was lost before it.
+void Link::learn_from_stamp(std::uint32_t stamp, Time now) {
+  if (stamp == 0) return;
+  const std::chrono::microseconds took(std::uint32_t{stamp_of(now) - stamp});
+  if (took < kStampMost) round_trip_.sample(took);
+}
 
 std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time now) {
   ++counters_.received;

@@ -218,12 +218,13 @@ class Link {
   void reset_queues();
   [[nodiscard]] bool has_room() const { return flying_ < congestion_.window(); }
   void learn(const Slot& slot, bool is_repeated, Time now);
+  void learn_from_stamp(std::uint32_t stamp, Time now);
   void take_need(std::uint32_t table, Time now);
   void fill(Outgoing& out, wire::Header header, std::span<const std::byte> payload);
   [[nodiscard]] bool is_idle() const { return busy_ == 0 && restores_ == 0; }
   void send_result_back(std::size_t kept, Outgoing& out);
   [[nodiscard]] std::optional<std::uint32_t> next_channel() const;
-  [[nodiscard]] bool is_oldest(const Slot& slot);
+  [[nodiscard]] bool is_among_oldest(const Slot& slot);
   void find_overtaken(std::uint32_t number, std::uint64_t answered);
   void find_last_overtaken(std::uint64_t answered);
   [[nodiscard]] std::uint32_t slot_of(std::uint32_t channel, std::uint64_t number) const;
@@ -272,7 +273,6 @@ class Link {
   std::uint64_t serial_next_ = 1;
   std::uint32_t restores_ = 0;  // results to restore
   Time heard_{};  // from the aggregator, or asked
-  std::optional<Time> watch_sent_;
   RoundTrip round_trip_;
   Congestion congestion_;
   Pace pace_;

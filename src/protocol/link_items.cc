@@ -206,7 +206,8 @@ void Link::send_ask(std::uint32_t index, Time now, Outgoing& out) {
        {.kind = wire::Kind::ask,
         .slot = static_cast<std::uint16_t>(index),
         .chunk = slot.chunk,
-        .digest = slot.item.digest},
+        .digest = slot.item.digest,
+        .stamp = stamp_of(now)},
        {});
   ++counters_.asks;
   slot.spoken = slot.chunk;
@@ -232,8 +233,9 @@ void Link::send_asks(Time now, std::span<Outgoing> out, std::size_t& count) {
       const std::uint32_t index = timers_.first(level);
       Slot& slot = slots_[index];
       // Of those that the aggregator has the oldest speaks for all: if the result of one behind it
-      // is lost, the next ones overtake it.
-      if (slot.is_held && !slot.is_overtaken && !is_oldest(slot)) {
+      // is lost, the next ones overtake it. Where much is lost they do not, and as many speak as
+      // may be on their way.
+      if (slot.is_held && !slot.is_overtaken && !is_among_oldest(slot)) {
         slot.sent = now;
         timers_.start(index, level);
         continue;
@@ -272,6 +274,7 @@ std::optional<Arrived> Link::take_result(const wire::Frame& frame, Time now) {
   if (!is_waited_for(header)) return take_early(frame);
   Slot& slot = slots_[header.slot];
   const bool is_repeated = (header.flags & wire::kRepeated) != 0;
+  learn_from_stamp(header.stamp, now);
   learn(slot, is_repeated, now);
   take_off(header.slot);
   slot.busy = false;
@@ -296,12 +299,8 @@ void Link::learn(const Slot& slot, bool is_repeated, Time now) {
   }
   if (slot.sends == 0) return;  // silent
   // Only of frames that were sent once is it known which of them was answered, and who waits for
-  // others learns about these. One that was asked about came late, but how much of that is the
-  // network's is not known: it counts for as much as makes the next time-out longer.
-  if (slot.sends == 1 && !slot.was_held) {
-    const Time took = now - slot.begun;
-    round_trip_.sample(slot.was_asked ? std::min(took, round_trip_.timeout(0) * 5 / 4) : took);
-  }
+  // others learns about these. Of one that was asked about, the answers have stamps.
+  if (slot.sends == 1 && !slot.was_held && !slot.was_asked) round_trip_.sample(now - slot.begun);
   const Time mean = round_trip_.mean();
   const Time full = 3 * round_trip_.least() + kQueueMost;
   congestion_.answered(mean < full       ? Queues::empty
@@ -340,37 +339,33 @@ void Link::find_last_overtaken(std::uint64_t answered) {
 
 void Link::take_wait(const wire::Frame& frame, Time now) {
   const wire::Header& header = frame.header;
-  if (watch_sent_ && header.slot == 0 && header.chunk == 0 && header.digest == 0) {
-    round_trip_.sample(now - *watch_sent_);
-    watch_sent_.reset();
-    return;
-  }
+  learn_from_stamp(header.stamp, now);
   if (!is_waited_for(header) || again_.has(header.slot)) {
     ++counters_.ignored;
     return;
   }
   Slot& slot = slots_[header.slot];
   ++counters_.waits;
-  // The answer to a question takes no longer for those who are missing.
-  if (slot.sends == 1 && slot.asks == 1) round_trip_.sample(now - slot.sent);
   slot.seen = header.workers;
   const bool is_there = (header.workers >> options_.rank & 1) != 0;
   if (is_there) {
     hold(header.slot, now);
   } else if ((!slot.is_held || slot.sends == 0) && slot.asks != 0) {
     if (slot.sends != 0) congestion_.lost(slot.serial, serial_next_);
+    slot.in_vain = 0;  // the aggregator answers
     take_off(header.slot);
     again_.push(header.slot);
   }
 }
 
 // Of those in its channel's slots that were sent and are not known to be lost.
-bool Link::is_oldest(const Slot& slot) {
+bool Link::is_among_oldest(const Slot& slot) {
   Channel& channel = channels_[slot.channel];
+  std::uint32_t voices = congestion_.is_stormy() ? congestion_.window() : 1;
   for (std::uint64_t number = channel.oldest; number < slot.number; ++number) {
     const std::uint32_t index = slot_of(slot.channel, number);
     const bool is_here = slots_[index].busy && slots_[index].number == number;
-    if (is_here && timers_.has(index)) return false;
+    if (is_here && timers_.has(index) && --voices == 0) return false;
     if (!is_here && number == channel.oldest) ++channel.oldest;
   }
   return true;

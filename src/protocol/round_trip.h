@@ -11,6 +11,12 @@
 
 namespace sluice::protocol {
 
+// The clock of a stamp: microseconds, modulo 2^32, and never 0.
+inline std::uint32_t stamp_of(Time now) {
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(now).count() | 1);
+}
+
 // Smoothed mean and deviation of round trips, and a time-out from both; waiting for slow workers is
 // part of a round trip.
 class RoundTrip {
@@ -28,7 +34,7 @@ class RoundTrip {
     mean_ += (took - mean_) / 8;
     least_ = std::min(least_, took);
   }
-  // After so many sends in vain, each of which makes it longer by a quarter: where much is lost, the
+  // After so many sends in vain, each of which makes it longer by an eighth: where much is lost, the
   // next one should not have to wait for as long as all before it.
   [[nodiscard]] Time timeout(unsigned in_vain) const {
     // A steady round trip has no deviation, and yet the next one may be a little longer.
@@ -44,8 +50,8 @@ class RoundTrip {
   static constexpr Time kLeast = std::chrono::milliseconds(4);  // schedulers delay that much
   static constexpr Time kMost = std::chrono::milliseconds(250);
   static constexpr auto kGrowth = [] {
-    std::array<std::int64_t, 20> times{256};
-    for (std::size_t i = 1; i < times.size(); ++i) times[i] = times[i - 1] * 5 / 4;
+    std::array<std::int64_t, 37> times{256};
+    for (std::size_t i = 1; i < times.size(); ++i) times[i] = times[i - 1] * 9 / 8;
     return times;
   }();
 

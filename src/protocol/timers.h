@@ -16,7 +16,7 @@ namespace sluice::protocol {
 
 class Timers {
  public:
-  static constexpr unsigned kLevels = 20;
+  static constexpr unsigned kLevels = 37;
 
   void reset(std::size_t slots) {
     for (SlotQueue& queue : queues_) queue.reset(slots);

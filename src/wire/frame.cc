@@ -42,6 +42,7 @@ constexpr std::size_t kExtraAt = 51;
 constexpr std::size_t kCountAt = 52;
 constexpr std::size_t kGrainAt = 56;
 constexpr std::size_t kNextAt = 60;
+constexpr std::size_t kStampAt = kNextAt;  // no kind has both
 constexpr std::size_t kTagAt = 64;
 
 static_assert(kTagAt + kTagSize == kHeaderSize, "the tag ends the header");
@@ -57,17 +58,18 @@ enum Use : unsigned {
   kUsesTable = 16,
   kUsesReduction = 32,  // and the flags
   kUsesNext = 64,
-  kUsesSum = 63,  // all but the last
+  kUsesStamp = 128,
+  kUsesSum = 63,  // all but the last two
 };
 
 constexpr unsigned uses_of(Kind kind) {
   switch (kind) {
     case Kind::contribution: return kUsesSum | kUsesNext;
-    case Kind::result:
+    case Kind::result: return kUsesSum | kUsesStamp;
     case Kind::restore: return kUsesSum;
-    case Kind::wait: return kUsesEpoch | kUsesSlot | kUsesDigest | kUsesWorkers;
+    case Kind::wait: return kUsesEpoch | kUsesSlot | kUsesDigest | kUsesWorkers | kUsesStamp;
     case Kind::restored: return kUsesEpoch | kUsesSlot;
-    case Kind::ask: return kUsesEpoch | kUsesSlot | kUsesDigest;
+    case Kind::ask: return kUsesEpoch | kUsesSlot | kUsesDigest | kUsesStamp;
     case Kind::need_table:
     case Kind::table: return kUsesEpoch | kUsesTable;
     case Kind::join: return 0;
@@ -99,7 +101,7 @@ constexpr std::array kFields{
     Field{kUsesDigest, kDigestAt, 8, "a digest in a frame of a kind without"},
     Field{kUsesWorkers, kWorkersAt, 8, "workers in a frame of a kind without"},
     Field{kUsesReduction, kOpAt, kNextAt - kOpAt, "a reduction in a frame of a kind without"},
-    Field{kUsesNext, kNextAt, 4, "a next chunk in a frame of a kind without"},
+    Field{kUsesNext | kUsesStamp, kNextAt, 4, "a next chunk or stamp in a frame of a kind without"},
 };
 
 constexpr bool is_kind(std::uint8_t number) {
@@ -188,7 +190,11 @@ Header read_header(std::span<const std::byte, kHeaderSize> from) {
   header.digest = load_le<std::uint64_t>(from, kDigestAt);
   header.workers = load_le<std::uint64_t>(from, kWorkersAt);
   header.table = load_le<std::uint32_t>(from, kTableAt);
-  header.next = load_le<std::uint32_t>(from, kNextAt);
+  if ((uses_of(header.kind) & kUsesStamp) != 0) {
+    header.stamp = load_le<std::uint32_t>(from, kStampAt);
+  } else {
+    header.next = load_le<std::uint32_t>(from, kNextAt);
+  }
   // Zeros would be a lane_sum of no bits; where there is no reduction the default stands.
   if ((uses_of(header.kind) & kUsesReduction) == 0) return header;
   header.what.op = static_cast<Op>(load_le<std::uint8_t>(from, kOpAt));
@@ -288,8 +294,8 @@ void write_header(const Header& header, std::span<const std::byte> payload,
   store_le<std::uint8_t>(into, kExtraAt, header.what.extra);
   store_le<std::uint32_t>(into, kCountAt, header.what.count);
   store_le<std::uint32_t>(into, kGrainAt, header.what.grain);
-  store_le<std::uint32_t>(into, kNextAt, header.next);
   const unsigned uses = uses_of(header.kind);
+  store_le<std::uint32_t>(into, kNextAt, (uses & kUsesStamp) != 0 ? header.stamp : header.next);
   for (const Field& field : kFields) {
     if ((uses & field.use) != 0) continue;
     std::ranges::fill(into.subspan(field.at, field.size), std::byte{0});

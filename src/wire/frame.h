@@ -57,6 +57,7 @@ struct Header {
   Reduction what = {};        // of this chunk's lanes alone; its table is not here but in `table`
   std::uint32_t table = 0;    // names a table of the job, 0: none
   std::uint32_t next = 0;     // contribution to a ring: the sender's next chunk there; else 0
+  std::uint32_t stamp = 0;    // ask: any number; wait, result: that of the ask they answer, else 0
 };
 
 struct Frame {

@@ -114,9 +114,10 @@ def good():
     yield "result", frame("result", bytes(20), **dict(SUM, workers=0b101))
     yield "result_flagged", frame("result", struct.pack("<f", float("inf")), **dict(
         SUM, flags=1, **reduction("f32_sum", 32, 1)))
-    yield "result_repeated", frame("result", bytes(20), **dict(SUM, workers=0b101, flags=2))
+    yield "result_repeated", frame("result", bytes(20), **dict(SUM, workers=0b101, flags=2,
+                                                               next=0x89ABCDEF))
     yield "restore", frame("restore", bytes(20), **dict(SUM, workers=0b101))
-    yield "wait", frame("wait", **PLACE, digest=0x0123456789ABCDEF, workers=0b011)
+    yield "wait", frame("wait", **PLACE, digest=0x0123456789ABCDEF, workers=0b011, next=7)
     yield "restored", frame("restored", **PLACE)
     yield "need_table", frame("need_table", **JOB, table=table_name(TABLE))
     yield "table", frame("table", ENTRIES, **JOB, table=table_name(TABLE))
@@ -129,7 +130,7 @@ def good():
     yield "refused", frame("refused", WHY, **JOB, digest=TOKEN)
     yield "leave", frame("leave", **JOB)
     yield "gone", frame("gone", **JOB)
-    yield "ask", frame("ask", **PLACE, digest=0x0123456789ABCDEF)
+    yield "ask", frame("ask", **PLACE, digest=0x0123456789ABCDEF, next=0x89ABCDEF)
     yield "left", frame("left", **JOB, workers=0b101)
 
 
@@ -145,7 +146,7 @@ UNUSED = dict(
     bits=("contribution result restore", "a reduction in"),
     count=("contribution result restore", "a reduction in"),
     grain=("contribution result restore", "a reduction in"),
-    next=("contribution", "a next chunk in"),
+    next=("contribution result wait ask", "a next chunk or stamp in"),
 )
 OTHERS = dict(result=LANES, restore=LANES, wait=b"", restored=b"", need_table=b"",
               table=ENTRIES, join=join(),
