@@ -26,6 +26,7 @@ class Congestion {
     least_ = std::max(kLeast, window_ / 2);
     threshold_ = limit_;
     loss_ = 0;
+    memory_ = kMemoryFirst;
     recovery_ = 0;
     SLUICE_DASSERT(window_ >= kLeast && window_ <= limit_);
   }
@@ -35,7 +36,7 @@ class Congestion {
   [[nodiscard]] bool is_starting() const { return window_ < threshold_; }
 
   void answered(Queues queues) {
-    loss_ -= loss_ / kMemory;
+    remember(0);
     if (queues == Queues::empty) {
       window_ = std::min(window_ + (is_starting() ? 1.0 : 1.0 / window_), limit_);
       return;
@@ -48,7 +49,7 @@ class Congestion {
   // Of a frame with this number; frames sent before the last decrease are of the same event.
   void lost(std::uint64_t serial, std::uint64_t serial_next) {
     SLUICE_DASSERT(serial < serial_next);
-    loss_ += (1 - loss_) / kMemory;
+    remember(1);
     // The start ends with the first loss: it doubles what is on its way with every answer.
     if (is_starting()) threshold_ = window_;
     if (serial < recovery_ || loss_ < kWeather) return;
@@ -58,6 +59,11 @@ class Congestion {
   }
 
  private:
+  void remember(double lost) {
+    memory_ = std::min(memory_ + 1, kMemory);
+    loss_ += (lost - loss_) / memory_;
+  }
+
   static constexpr double kLeast = 2;
   static constexpr double kFirst = 16;
   static constexpr double kFirstOfAll = 128;
@@ -67,12 +73,14 @@ class Congestion {
   static constexpr double kWeather = 0.05;  // of the frames
   static constexpr double kStorm = 0.1;
   static constexpr double kMemory = 128;    // frames
+  static constexpr double kMemoryFirst = 16;
 
   double limit_ = kFirst;
   double window_ = kFirst;
   double threshold_ = kFirst;
   double least_ = kLeast;  // so little on the way is no reason for loss
   double loss_ = 0;             // the lately lost of those that were sent
+  double memory_ = kMemoryFirst;
   std::uint64_t recovery_ = 0;  // the first frame sent after the last decrease
 };
 

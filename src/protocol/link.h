@@ -213,7 +213,7 @@ class Link {
   void send_item(std::uint32_t index, Time now, Outgoing& out);
   void send_ask(std::uint32_t index, Time now, Outgoing& out);
   void take_off(std::uint32_t index);
-  [[nodiscard]] static unsigned level_of(const Slot& slot);
+  [[nodiscard]] unsigned level_of(const Slot& slot) const;
   void hold(std::uint32_t index, Time now);
   void reset_queues();
   [[nodiscard]] bool has_room() const { return flying_ < congestion_.window(); }

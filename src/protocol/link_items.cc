@@ -75,9 +75,10 @@ std::uint32_t Link::slot_of(std::uint32_t channel, std::uint64_t number) const {
 
 // What was overtaken is there, or soon will be: it is asked about often at first. What is held
 // waits for others, and if its result gets lost the next ones overtake it.
-unsigned Link::level_of(const Slot& slot) {
+unsigned Link::level_of(const Slot& slot) const {
   if (slot.is_overtaken) return std::max(slot.in_vain, kOften) - kOften;
-  return slot.in_vain + (slot.is_held && slot.seen != 0 ? kSeldom : 0);
+  const bool can_wait = slot.is_held && slot.seen != 0 && !congestion_.is_stormy();
+  return slot.in_vain + (can_wait ? kSeldom : 0);
 }
 
 // Out of every queue.
