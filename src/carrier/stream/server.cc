@@ -159,6 +159,11 @@ Status Server::run(const std::function<void()>& tick) {
   return ok();
 }
 
+void Server::set_limits(const protocol::AggregatorLimits& limits) {
+  const std::lock_guard lock(mutex_);
+  aggregator_.set_limits(limits);
+}
+
 protocol::Counters Server::counters() const {
   const std::lock_guard lock(mutex_);
   return aggregator_.counters();
