@@ -14,6 +14,8 @@
 
 namespace sluice::stream {
 
+class Post;
+
 class Server {
   struct Token {};  // open() makes servers
 
@@ -40,8 +42,6 @@ class Server {
   [[nodiscard]] double cpu_seconds() const { return cpu_.load(std::memory_order_relaxed); }
 
  private:
-  class Post;  // the outbox
-
   Status serve_once(Receiver& receiver, Post& post);
 
   Socket socket_;
