@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kAcceptedMax = 64;  // per turn
+constexpr std::size_t kAcceptedMax = 64;  // per turn, and no more than a quarter of all
 constexpr std::size_t kMany = 64;         // connections at a time that leave memory worth returning
 constexpr int kSendBuffer = 128 << 10;    // bytes of the kernel's memory per connection
 constexpr int kReceiveBuffer = 16 << 10;
@@ -165,7 +165,9 @@ struct HttpServer::Inside {
   }
 
   void accept_some() {
-    for (std::size_t i = 0; i < kAcceptedMax; ++i) {
+    // Those that came in one turn are still there in the next, and can ask.
+    const std::size_t count = std::min(kAcceptedMax, limits.connections / 4 + 1);
+    for (std::size_t i = 0; i < count; ++i) {
       stream::Socket socket(
           accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (socket.descriptor() < 0) {
