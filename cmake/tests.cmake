@@ -68,12 +68,12 @@ target_link_libraries(stream_echo PRIVATE sluice sluice_flags CLI11::CLI11 fmt::
 
 if(SLUICE_FUZZERS)
   add_custom_target(fuzzers)
-  file(GLOB SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/sluice/*_fuzz.cc
+  file(GLOB SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/*_fuzz.cc
        ${PROJECT_SOURCE_DIR}/tests/*/*_fuzz.cc)
   foreach(source ${SLUICE_FUZZ_SOURCES} ${SLUICE_APP_FUZZ_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
-    target_link_libraries(${name} PRIVATE sluice_support sluice_cli)
+    target_link_libraries(${name} PRIVATE sluice_support sluice_cli sluiced_parts)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)

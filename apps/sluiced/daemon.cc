@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,8 +20,10 @@
 #include "carrier/stream/servers.h"
 #include "http_server.h"
 #include "job_log.h"
+#include "log.h"
 #include "metrics.h"
 #include "options.h"
+#include "reload.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -28,28 +33,39 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
+// Reads flags, variables and the file: at the start, and again.
+using Configure = std::function<Checked<Options>()>;
+
 class Daemon {
  public:
-  Daemon(const Options& options, std::unique_ptr<stream::Servers> servers)
+  Daemon(const Options& options, Configure configure, std::unique_ptr<stream::Servers> servers)
       : options_(options),
+        configure_(std::move(configure)),
         servers_(std::move(servers)),
-        log_(std::chrono::seconds(options.wait_log_seconds)) {}
+        job_log_(std::chrono::seconds(options.wait_log_seconds)) {}
 
-  Verdict run() {
-    SLUICE_TRY_ASSIGN(signals_, Signals::watch([this] { drain(); }, [this] { stop(); },
-                                               std::chrono::seconds(options_.drain_seconds)));
-    SLUICE_TRY(open_http());
-    say(fmt::format("listening on {} (udp), http {}{}", fmt::join(names(), ","),
-                    http_ == nullptr ? "off" : "on ", http_ == nullptr ? "" : http_->address()));
+  Verdict start() {
+    SLUICE_TRY_ASSIGN(signals_, Signals::watch({.first = [this] { return drain(); },
+                                                .second = [this] { stop(); },
+                                                .reload = [this] { reload_options(); }}));
+    return open_http();
+  }
+
+  // The exit status.
+  int serve() {
+    log_.say(fmt::format("listening on {} (udp), http {}{}", fmt::join(names(), ","),
+                         http_ == nullptr ? "off" : "on ",
+                         http_ == nullptr ? "" : http_->address()));
     const Status served = servers_->run([this] { look(); });
-    if (!served) {
-      return Problem{served.error().code,
-                     fmt::format("{}: {}", served.error().what,
-                                 std::generic_category().message(served.error().detail))};
+    if (served) {
+      look();
+      log_.say(fmt::format("ends, {} job{} left", jobs_left(), jobs_left() == 1 ? "" : "s"));
+    } else {
+      log_.say(fmt::format("{}: {}", served.error().what,
+                           std::generic_category().message(served.error().detail)));
     }
-    look();
-    say(fmt::format("ends, {} job{} left", jobs_left(), jobs_left() == 1 ? "" : "s"));
-    return Nothing{};
+    log_.flush(kLogPatience);
+    return served ? 0 : kExitFailure;
   }
 
  private:
@@ -61,7 +77,10 @@ class Daemon {
          [this] {
            return Page{200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(snapshot())};
          }},
-        {"/jobs", [this] { return Page{200, "application/json", jobs_json(snapshot())}; }},
+        {"/jobs",
+         [this] {
+           return Page{200, "application/json", jobs_json(snapshot())};
+         }},
         {"/healthz", [this] {
            const bool draining = is_draining_.load(std::memory_order_relaxed);
            return draining ? Page{.status = 503, .body = "draining\n"} : Page{.body = "ok\n"};
@@ -71,17 +90,43 @@ class Daemon {
   }
 
   // On the thread of the signals.
-  void drain() {
+  std::chrono::seconds drain() {
     is_draining_.store(true, std::memory_order_relaxed);
-    say(fmt::format("draining: no new jobs, {} here, ends in {} s at the latest", jobs_left(),
-                    options_.drain_seconds));
+    const std::chrono::seconds patience(options().drain_seconds);
+    log_.say(fmt::format("draining: no new jobs, {} here, ends in {} s at the latest", jobs_left(),
+                         patience.count()));
     servers_->drain();
+    return patience;
   }
   void stop() {
-    say("stops at once");
+    log_.say("stops at once");
     servers_->stop();
   }
+  void reload_options() {
+    const Options running = options();
+    if (running.config.empty()) {
+      log_.say("SIGHUP: no --config file was given, nothing is read again");
+      return;
+    }
+    const Checked<Options> wanted = configure_();
+    if (!wanted) {
+      log_.say(fmt::format("nothing changes: {}", wanted.error().message));
+      return;
+    }
+    const Reload result = reload(running, *wanted);
+    servers_->set_limits(result.options.limits());
+    {
+      const std::lock_guard lock(mutex_);
+      options_ = result.options;
+      job_log_.set_wait(std::chrono::seconds(options_.wait_log_seconds));
+    }
+    for (const std::string& line : result.lines) log_.say(line);
+  }
 
+  [[nodiscard]] Options options() const {
+    const std::lock_guard lock(mutex_);
+    return options_;
+  }
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const stream::SocketAddress& address : servers_->addresses()) {
@@ -94,27 +139,31 @@ class Daemon {
   void look() {
     const std::vector<protocol::JobReport> reports = servers_->reports();
     const std::lock_guard lock(mutex_);
-    for (const std::string& line : log_.look(reports, stream::now())) say(line);
+    for (const std::string& line : job_log_.look(reports, stream::now())) log_.say(line);
   }
 
-  // On the threads of the pages.
+  // On the thread of the pages.
   Snapshot snapshot() {
     Snapshot result{.counters = servers_->counters(),
                     .jobs = servers_->reports(),
                     .now = stream::now(),
                     .cpu_seconds = servers_->cpu_seconds(),
-                    .jobs_max = options_.jobs_max,
-                    .slots_max = options_.slots_max,
+                    .log_lost = log_.lost(),
                     .is_draining = is_draining_.load(std::memory_order_relaxed)};
     const std::lock_guard lock(mutex_);
-    log_.date(result.jobs, result.now);
+    result.jobs_max = options_.jobs_max;
+    result.slots_max = options_.slots_max;
+    job_log_.date(result.jobs, result.now);
     return result;
   }
 
+  Log log_{STDERR_FILENO};
+  mutable std::mutex
+      mutex_;  // the options and what is remembered of jobs: several threads use both
   Options options_;
+  const Configure configure_;
   std::unique_ptr<stream::Servers> servers_;
-  std::mutex mutex_;  // the log's memory: the serving thread writes it, pages read it
-  JobLog log_;
+  JobLog job_log_;
   std::atomic<bool> is_draining_{false};
   std::unique_ptr<Signals> signals_;
   std::unique_ptr<HttpServer> http_;
@@ -125,34 +174,42 @@ std::string environment(const std::string& name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-Verdict serve(const Options& options) {
-  SLUICE_TRY_ASSIGN(const auto addresses, stream::resolve_list(options.listen));
-  SLUICE_TRY_ASSIGN(auto servers, stream::Servers::open(addresses, options.aggregator()));
-  const auto daemon = std::make_unique<Daemon>(options, std::move(servers));
-  SLUICE_TRY(daemon->run());
-  // Without the destructors: they would wait for whoever reads a page slowly, and there is nothing
-  // to save.
-  std::_Exit(0);
+// Returns where it could not start.
+Problem serve(const Options& options, const Configure& configure) {
+  const auto daemon = [&]() -> Checked<std::unique_ptr<Daemon>> {
+    SLUICE_TRY_ASSIGN(const auto addresses, stream::resolve_list(options.listen));
+    SLUICE_TRY_ASSIGN(auto servers, stream::Servers::open(addresses, options.aggregator()));
+    auto made = std::make_unique<Daemon>(options, configure, std::move(servers));
+    SLUICE_TRY(made->start());
+    return made;
+  }();
+  if (!daemon) return daemon.error();
+  // Without the destructors: they would wait for whoever reads slowly, and there is nothing to
+  // save.
+  std::_Exit((*daemon)->serve());
 }
 
-int complain(const Problem& problem) {
-  say(problem.message);
+int refuse(const Problem& problem) {
+  complain(problem.message);
   return problem.code == Code::invalid_argument ? kExitUsage : kExitFailure;
 }
 
 }  // namespace
 
 int run(int argc, const char* const* argv) {
+  Signals::hold_reload();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log or of a page may go away
-  const Checked<Options> options =
-      parse_options(std::vector<std::string>(argv + 1, argv + argc), environment);
-  if (!options) return complain(options.error());
+  keep_standard_descriptors();
+  const Configure configure = [arguments = std::vector<std::string>(argv + 1, argv + argc)] {
+    return parse_options(arguments, environment);
+  };
+  const Checked<Options> options = configure();
+  if (!options) return refuse(options.error());
   if (!options->asked.empty()) {
     print(options->asked);
     return 0;
   }
-  const Verdict served = serve(*options);
-  return served ? 0 : complain(served.error());
+  return refuse(serve(*options, configure));
 }
 
 }  // namespace sluice::daemon

@@ -1,149 +1,209 @@
 #include "http_server.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
+#include <malloc.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <mutex>
+#include <map>
+#include <string_view>
 #include <thread>
 #include <utility>
+
+#include "http_connection.h"
 
 namespace sluice::daemon {
 namespace {
 
-constexpr std::size_t kThreads = 2;
-constexpr std::size_t kWaitingMax = 8;
-constexpr std::size_t kBodySizeMax = 4096;
-constexpr time_t kPatienceSeconds = 2;
+using Clock = std::chrono::steady_clock;
 
-// The library's own pool queues connections without limit. This one lets the accepting thread wait,
-// so what is too much waits in the kernel, which has a limit.
-class Pool final : public httplib::TaskQueue {
- public:
-  Pool() {
-    for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+constexpr std::size_t kAcceptedMax = 64;  // per turn, and no more than a quarter of all
+constexpr std::size_t kMany = 64;         // connections at a time that leave memory worth returning
+constexpr int kSendBuffer = 128 << 10;    // bytes of the kernel's memory per connection
+constexpr int kReceiveBuffer = 16 << 10;
+constexpr std::chrono::milliseconds kPause{100};  // after the kernel had no descriptor to give
+
+std::string_view reason_of(int status) {
+  switch (status) {
+    case 200: return "OK";
+    case 400: return "Bad Request";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 431: return "Request Header Fields Too Large";
+    case 503: return "Service Unavailable";
+    default: return "Unknown";
   }
-
-  void enqueue(std::function<void()> task) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return tasks_.size() < kWaitingMax; });
-    tasks_.push_back(std::move(task));
-    changed_.notify_all();
-  }
-
-  void shutdown() override {
-    {
-      const std::lock_guard lock(mutex_);
-      has_ended_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return has_ended_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      changed_.notify_all();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
-  bool has_ended_ = false;
-  std::vector<std::thread> threads_;
-};
-
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-// Of numbers, as text_of() writes them.
-HostPort split(const std::string& text) {
-  HostPort result;
-  const std::size_t colon = text.rfind(':');
-  result.host = text.substr(0, colon);
-  if (result.host.starts_with('[')) result.host = result.host.substr(1, result.host.size() - 2);
-  std::from_chars(text.data() + colon + 1, text.data() + text.size(), result.port);
-  return result;
 }
 
-void set_limits(httplib::Server& server) {
-  server.new_task_queue = [] { return std::make_unique<Pool>().release(); };  // it deletes it
-  server.set_read_timeout(kPatienceSeconds);
-  server.set_write_timeout(kPatienceSeconds);
-  server.set_keep_alive_timeout(kPatienceSeconds);
-  server.set_keep_alive_max_count(1);
-  server.set_payload_max_length(kBodySizeMax);
-  // The library would share the port with whoever else asks for it.
-  server.set_socket_options([](socket_t socket) {
-    const int on = 1;
-    static_cast<void>(setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  });
+std::string head_of(const Page& page) {
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Connection: close\r\n\r\n",
+      page.status, reason_of(page.status), page.type, page.body.size(),
+      page.status == 405 ? "Allow: GET, HEAD\r\n" : "");
+}
+
+Page refusal_page(int status) {
+  return {.status = status, .body = fmt::format("{} {}\n", status, reason_of(status))};
+}
+
+std::size_t connections_max(const HttpLimits& limits) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return limits.connections;
+  return std::clamp<std::size_t>(files.rlim_cur / 2, 1, limits.connections);
+}
+
+Checked<stream::Socket> listen_on(const stream::SocketAddress& address) {
+  stream::Socket tcp(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  const int descriptor = tcp.descriptor();
+  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof kReceiveBuffer);
+  const void* const storage = &address.storage;
+  if (descriptor < 0 ||
+      bind(descriptor, static_cast<const sockaddr*>(storage), address.size) != 0 ||
+      listen(descriptor, SOMAXCONN) != 0) {
+    return Problem{Code::io, fmt::format("http on {}: {}", text_of(address), std::strerror(errno))};
+  }
+  return tcp;
 }
 
 }  // namespace
 
 struct HttpServer::Inside {
-  httplib::Server server;
+  stream::Socket listener;
+  stream::Socket end;
+  std::vector<Route> routes;
+  HttpLimits limits;
   std::string address;
-  std::atomic<bool> has_ended{false};
   std::thread thread;
+
+  std::vector<HttpConnection> connections;  // the oldest first
+  Clock::time_point accept_next;            // not before
+  bool had_many = false;
+
+  using Pages = std::map<std::string_view, Answer>;  // of one turn: made once, however many ask
+
+  void serve() {
+    std::vector<pollfd> waiting;
+    while (true) {
+      wait(waiting);
+      if (waiting[1].revents != 0) return;
+      Pages pages;
+      for (std::size_t i = 0; i < connections.size(); ++i) {
+        if (waiting[i + 2].revents == 0) continue;
+        if (const auto request = connections[i].go_on()) {
+          connections[i].answer(answer_to(*request, pages), Clock::now() + limits.patience);
+        }
+      }
+      tidy();
+      if (waiting[0].revents != 0) accept_some();
+    }
+  }
+
+  void wait(std::vector<pollfd>& waiting) const {
+    const Clock::time_point now = Clock::now();
+    const bool accepts = now >= accept_next;
+    Clock::time_point deadline = accepts ? Clock::time_point::max() : accept_next;
+    waiting.assign({pollfd{accepts ? listener.descriptor() : -1, POLLIN, 0},
+                    pollfd{end.descriptor(), POLLIN, 0}});
+    for (const HttpConnection& connection : connections) {
+      waiting.push_back({connection.descriptor(), connection.events(), 0});
+      deadline = std::min(deadline, connection.deadline());
+    }
+    int patience_ms = -1;
+    if (deadline != Clock::time_point::max()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
+      patience_ms = static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+    }
+    if (poll(waiting.data(), waiting.size(), patience_ms) < 0) {
+      for (pollfd& one : waiting) one.revents = 0;  // interrupted
+    }
+  }
+
+  Answer answer_to(const Request& request, Pages& pages) const {
+    const auto found = std::ranges::find(routes, request.path, &Route::path);
+    int status = request.refusal;
+    if (status == 0 && found == routes.end()) status = 404;
+    if (status != 0) {
+      const Page page = refusal_page(status);
+      return {head_of(page), std::make_shared<const std::string>(request.is_head ? "" : page.body)};
+    }
+    Answer& answer = pages[found->path];
+    if (answer.body == nullptr) {
+      Page page = found->page();
+      answer.head = head_of(page);
+      answer.body = std::make_shared<const std::string>(std::move(page.body));
+    }
+    return {answer.head, request.is_head ? std::make_shared<const std::string>() : answer.body};
+  }
+
+  // Ends what is over or too late, and the oldest where too much waits to be read. The last one
+  // stays: a page may be larger than the limit.
+  void tidy() {
+    const Clock::time_point now = Clock::now();
+    std::size_t waiting = 0;
+    for (const HttpConnection& connection : connections) waiting += connection.waiting();
+    std::erase_if(connections, [&](const HttpConnection& connection) {
+      const std::size_t own = connection.waiting();
+      const bool is_too_much = waiting > limits.answers && own > 0 && own < waiting;
+      if (is_too_much) waiting -= own;
+      return is_too_much || connection.is_over() || now >= connection.deadline();
+    });
+    had_many |= connections.size() >= kMany;
+    if (had_many && connections.empty()) {
+      had_many = false;
+      malloc_trim(0);
+    }
+  }
+
+  void accept_some() {
+    // Those that came in one turn are still there in the next, and can ask.
+    const std::size_t count = std::min(kAcceptedMax, limits.connections / 4 + 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      stream::Socket socket(
+          accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (socket.descriptor() < 0) {
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        if (errno != EAGAIN) accept_next = Clock::now() + kPause;
+        return;
+      }
+      if (connections.size() >= limits.connections) connections.erase(connections.begin());
+      connections.emplace_back(std::move(socket), Clock::now() + limits.patience);
+    }
+  }
 };
 
 Checked<std::unique_ptr<HttpServer>> HttpServer::open(const stream::SocketAddress& address,
-                                                      const std::vector<Route>& routes) {
+                                                      const std::vector<Route>& routes,
+                                                      const HttpLimits& limits) {
   auto inside = std::make_unique<Inside>();
-  set_limits(inside->server);
-  for (const Route& route : routes) {
-    inside->server.Get(route.path, [page = route.page](const httplib::Request&,
-                                                       httplib::Response& response) {
-      Page answer = page();
-      response.status = answer.status;
-      response.set_content(answer.body, answer.type);
-    });
+  SLUICE_TRY_ASSIGN(inside->listener, listen_on(address));
+  inside->end = stream::Socket(eventfd(0, EFD_CLOEXEC));
+  if (inside->end.descriptor() < 0) {
+    return Problem{Code::io, fmt::format("http on {}: {}", text_of(address), std::strerror(errno))};
   }
-  const std::string wanted = text_of(address);
-  auto [host, port] = split(wanted);
-  errno = 0;
-  if (port == 0) {
-    port = inside->server.bind_to_any_port(host);
-  } else if (!inside->server.bind_to_port(host, port)) {
-    port = -1;
-  }
-  if (port <= 0) {
-    const char* const why = errno == 0 ? "the address cannot be bound" : std::strerror(errno);
-    return Problem{Code::io, fmt::format("http on {}: {}", wanted, why)};
-  }
-  inside->address = fmt::format("{}:{}", wanted.substr(0, wanted.rfind(':')), port);
+  inside->routes = routes;
+  inside->limits = limits;
+  inside->limits.connections = connections_max(limits);
+  inside->address = text_of(address_of(inside->listener));
   return std::make_unique<HttpServer>(std::move(inside));
 }
 
 HttpServer::HttpServer(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {
-  inside_->thread = std::thread([at = inside_.get()] {
-    at->server.listen_after_bind();
-    at->has_ended = true;
-  });
-  // A stop before the library's loop has begun would be overlooked.
-  while (!inside_->server.is_running() && !inside_->has_ended) std::this_thread::yield();
+  inside_->thread = std::thread([at = inside_.get()] { at->serve(); });
 }
 
 HttpServer::~HttpServer() {
-  inside_->server.stop();
+  const std::uint64_t one = 1;
+  static_cast<void>(!write(inside_->end.descriptor(), &one, sizeof one));
   inside_->thread.join();
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace sluice::daemon {
 namespace {
@@ -22,6 +23,30 @@ std::string missing_of(const JobReport& report) {
 
 }  // namespace
 
+// The lines of one look: somebody who forges joins must not be able to flood the log.
+class JobLog::Lines {
+ public:
+  template <class Words>
+  void add(const Words& words) {
+    if (lines_.size() < kLookLinesMax) {
+      lines_.push_back(words());
+    } else {
+      ++left_out_;
+    }
+  }
+  std::vector<std::string> take() {
+    if (left_out_ != 0) {
+      lines_.push_back(fmt::format("{} more line{} about jobs {} left out", left_out_,
+                                   left_out_ == 1 ? "" : "s", left_out_ == 1 ? "was" : "were"));
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  std::size_t left_out_ = 0;
+};
+
 std::string name_of_job(std::uint64_t id) { return fmt::format("0x{:016x}", id); }
 
 std::vector<std::uint32_t> ranks_of(std::uint64_t bits) {
@@ -33,57 +58,71 @@ std::vector<std::uint32_t> ranks_of(std::uint64_t bits) {
 }
 
 void JobLog::tell(const JobReport& report, Seen& seen, bool is_first, Time now,
-                  std::vector<std::string>& lines) const {
-  const std::string name = name_of_job(report.id);
+                  Lines& lines) const {
+  const auto line = [&](const std::string& words) {
+    return fmt::format("job {}: {}", name_of_job(report.id), words);
+  };
   if (report.is_forming) {
     if (is_first || !seen.is_forming) {
       seen.forming = now;
       seen.said = now;
-      lines.push_back(fmt::format("job {}: {}, waiting for {} of {}", name,
-                                  is_first ? "forms" : "forms anew", missing_of(report),
-                                  report.workers));
+      lines.add([&] {
+        return line(fmt::format("{}, waiting for {} of {}", is_first ? "forms" : "forms anew",
+                                missing_of(report), report.workers));
+      });
     } else if (now - seen.said >= wait_) {
       seen.said = now;
-      lines.push_back(fmt::format("job {}: waiting {} s for {} of {} to join", name,
-                                  seconds_between(seen.forming, now), missing_of(report),
-                                  report.workers));
+      lines.add([&] {
+        return line(fmt::format("waiting {} s for {} of {} to join",
+                                seconds_between(seen.forming, now), missing_of(report),
+                                report.workers));
+      });
     }
     seen.is_forming = true;
     return;
   }
   if (is_first || seen.is_forming) {
-    lines.push_back(fmt::format("job {}: runs, {} worker{}, {} slot{}", name, report.workers,
-                                report.workers == 1 ? "" : "s", report.slots,
-                                report.slots == 1 ? "" : "s"));
+    lines.add([&] {
+      return line(fmt::format("runs, {} worker{}, {} slot{}", report.workers,
+                              report.workers == 1 ? "" : "s", report.slots,
+                              report.slots == 1 ? "" : "s"));
+    });
     seen.said = report.since;  // its first wait is spoken of when it is long enough
   }
   seen.is_forming = false;
   if (report.is_waiting && now - report.since >= wait_ && now - seen.said >= wait_) {
     seen.said = now;
-    lines.push_back(fmt::format("job {}: waiting {} s for {} (slot {}, chunk {})", name,
-                                seconds_between(report.since, now), missing_of(report),
-                                report.slot, report.chunk));
+    lines.add([&] {
+      return line(fmt::format("waiting {} s for {} (slot {}, chunk {})",
+                              seconds_between(report.since, now), missing_of(report), report.slot,
+                              report.chunk));
+    });
   }
 }
 
 std::vector<std::string> JobLog::look(std::span<const JobReport> reports, Time now) {
-  std::vector<std::string> lines;
+  Lines lines;
   ++looks_;
-  for (const JobReport& report : reports) {
-    const auto [found, is_first] = seen_.try_emplace(report.id);
-    Seen& seen = found->second;
-    if (is_first) seen.first = now;
-    seen.look = looks_;
-    tell(report, seen, is_first, now, lines);
+  // Jobs that run come first: those that form may be anybody's.
+  for (const bool is_forming : {false, true}) {
+    for (const JobReport& report : reports) {
+      if (report.is_forming != is_forming) continue;
+      const auto [found, is_first] = seen_.try_emplace(report.id);
+      Seen& seen = found->second;
+      if (is_first) seen.first = now;
+      seen.look = looks_;
+      tell(report, seen, is_first, now, lines);
+    }
   }
   std::erase_if(seen_, [&](const auto& entry) {
     const auto& [id, seen] = entry;
     if (seen.look == looks_) return false;
-    lines.push_back(
-        fmt::format("job {}: ended after {} s", name_of_job(id), seconds_between(seen.first, now)));
+    lines.add([&, id = id, first = seen.first] {
+      return fmt::format("job {}: ended after {} s", name_of_job(id), seconds_between(first, now));
+    });
     return true;
   });
-  return lines;
+  return lines.take();
 }
 
 void JobLog::date(std::span<JobReport> reports, Time now) const {

@@ -1,6 +1,7 @@
 // What the log says about jobs: one look after another at their reports becomes lines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -16,6 +17,8 @@ namespace sluice::daemon {
 std::string name_of_job(std::uint64_t id);
 std::vector<std::uint32_t> ranks_of(std::uint64_t bits);
 
+inline constexpr std::size_t kLookLinesMax = 64;
+
 // Belongs to one thread.
 class JobLog {
  public:
@@ -23,13 +26,16 @@ class JobLog {
   explicit JobLog(protocol::Time wait) : wait_(wait) {}
 
   // The lines for what has changed since the look before. A job that came and went in between is
-  // not spoken of.
+  // not spoken of. At most kLookLinesMax, and one that says how many more there were.
   std::vector<std::string> look(std::span<const protocol::JobReport> reports, protocol::Time now);
+
+  void set_wait(protocol::Time wait) { wait_ = wait; }
 
   // Reports of jobs that form do not know since when: since they were first looked at.
   void date(std::span<protocol::JobReport> reports, protocol::Time now) const;
 
  private:
+  class Lines;
   struct Seen {
     bool is_forming = true;
     std::uint64_t look = 0;  // the last one that found it
@@ -39,7 +45,7 @@ class JobLog {
   };
 
   void tell(const protocol::JobReport& report, Seen& seen, bool is_first, protocol::Time now,
-            std::vector<std::string>& lines) const;
+            Lines& lines) const;
 
   protocol::Time wait_;
   std::uint64_t looks_ = 0;

@@ -125,6 +125,41 @@ TEST(JobLog, JobsAreToldApart) {
   EXPECT_EQ(look(log, {running()}, at(2)), Lines{"job 0x0000000000000001: ended after 1 s"});
 }
 
+TEST(JobLog, ALookHasSoManyLinesAndSaysHowManyMore) {
+  JobLog log(at(5));
+  std::vector<JobReport> reports;
+  for (std::uint64_t id = 0; id < 1000; ++id) {
+    reports.push_back(forming(0b0001, 0b1110));
+    reports.back().id = id;
+  }
+  Lines lines = look(log, reports, at(1));
+  ASSERT_EQ(lines.size(), kLookLinesMax + 1);
+  EXPECT_EQ(lines.back(), "936 more lines about jobs were left out");
+  EXPECT_EQ(look(log, reports, at(2)), Lines{}) << "those left out are not said later";
+  lines = look(log, {}, at(3));
+  ASSERT_EQ(lines.size(), kLookLinesMax + 1);
+  EXPECT_EQ(lines.front(), "job 0x0000000000000000: ended after 2 s");
+  reports.resize(kLookLinesMax + 1);
+  EXPECT_EQ(look(log, reports, at(4)).back(), "1 more line about jobs was left out");
+}
+
+TEST(JobLog, JobsThatFormDoNotCrowdOutTheOnesThatRun) {
+  JobLog log(at(5));
+  std::vector<JobReport> reports(1000, forming(0b0001, 0b1110));
+  for (std::uint64_t id = 0; id < 1000; ++id) reports[id].id = 1000 + id;
+  reports.push_back(waiting(at(12)));
+  EXPECT_EQ(look(log, reports, at(20))[1],
+            "job 0x00000000000000ab: waiting 8 s for workers 1, 3 (slot 4, chunk 17)");
+}
+
+TEST(JobLog, TheTimeBetweenWaitsCanChange) {
+  JobLog log(at(5));
+  look(log, {waiting(at(20))}, at(20));
+  log.set_wait(at(1));
+  EXPECT_EQ(look(log, {waiting(at(20))}, at(21)),
+            Lines{"job 0x00000000000000ab: waiting 1 s for workers 1, 3 (slot 4, chunk 17)"});
+}
+
 TEST(JobLog, JobsThatFormAreDatedByTheirFirstLook) {
   JobLog log(at(5));
   look(log, {forming(0b0001, 0b1110)}, at(10));

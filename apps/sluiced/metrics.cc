@@ -92,6 +92,8 @@ std::string metrics_text(const Snapshot& snapshot) {
   }
   single(text, "cpu_seconds_total", "counter", "Processor time of the threads that serve.",
          snapshot.cpu_seconds);
+  single(text, "log_lost_total", "counter", "Lines of the log that nobody read in time.",
+         snapshot.log_lost);
   single(text, "jobs", "gauge", "Jobs here.", snapshot.jobs.size());
   single(text, "jobs_max", "gauge", "Jobs that are accepted.", snapshot.jobs_max);
   single(text, "slots_leased", "gauge", "Slots of all jobs.", slots_leased(snapshot));

@@ -17,6 +17,7 @@ struct Snapshot {
   std::vector<protocol::JobReport> jobs;  // dated (job_log.h)
   protocol::Time now{};
   double cpu_seconds = 0;
+  std::uint64_t log_lost = 0;  // lines
   std::uint64_t jobs_max = 0;
   std::uint64_t slots_max = 0;
   bool is_draining = false;

@@ -17,6 +17,7 @@ Snapshot example() {
   Snapshot snapshot;
   snapshot.now = std::chrono::seconds(100);
   snapshot.cpu_seconds = 1.5;
+  snapshot.log_lost = 3;
   snapshot.jobs_max = 64;
   snapshot.slots_max = 8192;
   snapshot.jobs.push_back({.id = 0xab,
@@ -81,7 +82,8 @@ TEST(Metrics, GaugesOfTheWhole) {
   const std::string text = metrics_text(snapshot);
   for (const char* line :
        {"sluiced_jobs 3", "sluiced_jobs_max 64", "sluiced_slots_leased 529",
-        "sluiced_slots_max 8192", "sluiced_cpu_seconds_total 1.5", "sluiced_draining 1"}) {
+        "sluiced_slots_max 8192", "sluiced_cpu_seconds_total 1.5", "sluiced_log_lost_total 3",
+        "sluiced_draining 1"}) {
     EXPECT_TRUE(has_line(text, line)) << line;
   }
   EXPECT_TRUE(has_line(metrics_text({}), "sluiced_draining 0"));

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <sstream>
 
+#include "config_file.h"
 #include "protocol/assembly.h"
 #include "wire/frame.h"
 
@@ -70,8 +71,11 @@ void add_flags(CLI::App& app, Options& options) {
              "Seconds that running jobs get to end after SIGTERM");
   add_number(app, "wait-log", options.wait_log_seconds, 1, kSecondsMax,
              "Seconds a job waits before the log says for whom, and again");
-  app.set_config("--config", "", "File of these flags, as in `jobs-max = 8`, a line each")
-      ->take_last();
+  // Not CLI11's own file: that would wait for a FIFO and read /dev/zero for ever.
+  app.add_option("--config", options.config,
+                 "File of these flags, as in `jobs-max = 8`, a line each; SIGHUP reads it again")
+      ->take_last()
+      ->configurable(false);
   // Commas are part of a list of addresses, which is one value.
   app.get_config_formatter_base()->arrayDelimiter('\x1f');
   app.allow_config_extras(CLI::config_extras_mode::error);
@@ -112,6 +116,11 @@ protocol::AggregatorOptions Options::aggregator() const {
           .lease = std::chrono::seconds(lease_seconds)};
 }
 
+protocol::AggregatorLimits Options::limits() const {
+  const protocol::AggregatorOptions all = aggregator();
+  return {all.jobs_max, all.slots_max, all.memory_max, all.lease};
+}
+
 Checked<Options> parse_options(const std::vector<std::string>& arguments,
                                const Environment& environment) {
   Options options;
@@ -131,6 +140,11 @@ Checked<Options> parse_options(const std::vector<std::string>& arguments,
   std::reverse(all.begin(), all.end());  // as CLI11 takes them
   try {
     app.parse(std::move(all));
+    if (!options.config.empty()) {
+      SLUICE_TRY_ASSIGN(const std::string text, read_config_file(options.config));
+      std::istringstream file(text);
+      app.parse_from_stream(file);  // leaves what is set already
+    }
   } catch (const CLI::Success& success) {
     std::ostringstream text;
     app.exit(success, text, text);

@@ -22,10 +22,13 @@ struct Options {
   std::uint64_t lease_seconds = 60;
   std::uint64_t drain_seconds = 30;
   std::uint64_t wait_log_seconds = 5;
-  std::string asked;  // text to print instead of serving: the help or the version
+  std::string config;  // the file's path, empty: none
+  std::string asked;   // text to print instead of serving: the help or the version
 
   [[nodiscard]] bool has_http() const { return http != "off"; }
   [[nodiscard]] protocol::AggregatorOptions aggregator() const;
+  // Those of them that can change while it runs.
+  [[nodiscard]] protocol::AggregatorLimits limits() const;
 };
 
 // The value of a variable, empty where it is not set.
@@ -35,7 +38,7 @@ using Environment = std::function<std::string(const std::string& name)>;
 std::string variable_of(std::string_view flag);
 
 // Arguments without the program's name. Problems name the value and what is accepted. Addresses
-// are looked up later, where they are used.
+// are looked up later, where they are used. The file is read at every call.
 Checked<Options> parse_options(const std::vector<std::string>& arguments,
                                const Environment& environment);
 

@@ -35,9 +35,7 @@ int milliseconds_until(Clock::time_point deadline) {
 struct Signals::Inside {
   Descriptor signals;
   Descriptor end;
-  std::function<void()> first;
-  std::function<void()> second;
-  std::chrono::seconds patience{};
+  Handlers handlers;
   std::thread thread;
 
   void serve() const {
@@ -51,28 +49,37 @@ struct Signals::Inside {
       if (count < 0) continue;  // interrupted
       if (waiting[1].revents != 0) return;
       signalfd_siginfo told{};
-      const bool is_signal = waiting[0].revents != 0 &&
-                             read(signals.descriptor(), &told, sizeof told) == sizeof told;
+      const bool is_signal =
+          waiting[0].revents != 0 && read(signals.descriptor(), &told, sizeof told) == sizeof told;
+      if (is_signal && told.ssi_signo == SIGHUP) {
+        handlers.reload();
+        continue;
+      }
       if (has_first && (is_signal || Clock::now() >= deadline)) {
-        second();
+        handlers.second();
         return;
       }
       if (is_signal) {
         has_first = true;
-        deadline = Clock::now() + patience;
-        first();
+        deadline = Clock::now() + handlers.first();
       }
     }
   }
 };
 
-Checked<std::unique_ptr<Signals>> Signals::watch(std::function<void()> first,
-                                                 std::function<void()> second,
-                                                 std::chrono::seconds patience) {
+void Signals::hold_reload() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+Checked<std::unique_ptr<Signals>> Signals::watch(Handlers handlers) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   auto inside = std::make_unique<Inside>();
   inside->signals = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -80,9 +87,7 @@ Checked<std::unique_ptr<Signals>> Signals::watch(std::function<void()> first,
   if (inside->signals.descriptor() < 0 || inside->end.descriptor() < 0) {
     return Problem{Code::io, fmt::format("cannot watch signals: {}", std::strerror(errno))};
   }
-  inside->first = std::move(first);
-  inside->second = std::move(second);
-  inside->patience = patience;
+  inside->handlers = std::move(handlers);
   return std::make_unique<Signals>(std::move(inside));
 }
 

@@ -1,4 +1,5 @@
-// SIGTERM and SIGINT as events on a thread of their own: no handler, so nothing is unsafe in one.
+// SIGTERM, SIGINT and SIGHUP as events on a thread of their own: no handler, so nothing in one is
+// unsafe.
 #pragma once
 
 #include <chrono>
@@ -13,12 +14,18 @@ class Signals {
   struct Inside;
 
  public:
-  // The first signal calls `first`; the second, or `patience` after the first, calls `second`. Both
-  // on a thread of this object. Call it before any other thread starts: they inherit that the
-  // signals are blocked.
-  static Checked<std::unique_ptr<Signals>> watch(std::function<void()> first,
-                                                 std::function<void()> second,
-                                                 std::chrono::seconds patience);
+  // All on a thread of the object.
+  struct Handlers {
+    std::function<std::chrono::seconds()> first;  // SIGTERM or SIGINT; returns how long it may take
+    std::function<void()> second;                 // another one, or that time is over
+    std::function<void()> reload;                 // SIGHUP, at any time before `second`
+  };
+
+  // From here on SIGHUP waits for watch(), which alone can say what it means: it never kills. Call
+  // it as early as can be.
+  static void hold_reload();
+  // Call it before any other thread starts: they inherit that the signals are blocked.
+  static Checked<std::unique_ptr<Signals>> watch(Handlers handlers);
   explicit Signals(std::unique_ptr<Inside> inside);  // for watch()
   ~Signals();
 

@@ -1,12 +1,16 @@
-// Where the daemon writes: its log to standard error, what was asked for to standard output.
+// Where the daemon writes before it serves: problems to standard error, what was asked for to
+// standard output.
 #pragma once
 
 #include <string_view>
 
 namespace sluice::daemon {
 
-// One line with the daemon's name before it, written at once and whole. Any thread.
-void say(std::string_view line);
+// Descriptors 0 to 2 are open from here on, or sockets would take the log's place.
+void keep_standard_descriptors();
+
+// One line with the daemon's name before it, written before this returns: waits for the reader.
+void complain(std::string_view line);
 void print(std::string_view text);
 
 }  // namespace sluice::daemon

@@ -26,6 +26,14 @@ Aggregator::Aggregator(const AggregatorOptions& options) : options_(options) {
   SLUICE_ASSERT(options.ring_rule != nullptr);
 }
 
+void Aggregator::set_limits(const AggregatorLimits& limits) {
+  SLUICE_ASSERT(limits.jobs_max >= 1 && limits.slots_max >= 1);
+  options_.jobs_max = limits.jobs_max;
+  options_.slots_max = limits.slots_max;
+  options_.memory_max = limits.memory_max;
+  options_.lease = limits.lease;
+}
+
 void Aggregator::receive(const Address& from, std::span<const std::byte> datagram, Time now,
                          Outbox& out) {
   ++counters_.received;

@@ -33,6 +33,14 @@ struct AggregatorOptions {
   RingRule ring_rule = &protocol::ring_rule;
 };
 
+// What can change while jobs run: those that are here keep what they have.
+struct AggregatorLimits {
+  std::uint32_t jobs_max;
+  std::uint32_t slots_max;
+  std::size_t memory_max;
+  Time lease;
+};
+
 class Aggregator {
  public:
   explicit Aggregator(const AggregatorOptions& options);
@@ -43,6 +51,8 @@ class Aggregator {
 
   // Takes no new jobs from here on; those that are here go on, and so do others of their workers.
   void drain() { is_draining_ = true; }
+
+  void set_limits(const AggregatorLimits& limits);
 
   // Forgets jobs that are over. Call it now and then.
   void expire(Time now);

@@ -128,6 +128,28 @@ protocol::Address to_protocol(const SocketAddress& address) {
   return result;
 }
 
+SocketAddress to_socket(const protocol::Address& address, int family) {
+  SocketAddress result;
+  if (family == AF_INET) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = static_cast<in_port_t>(address.port);
+    v4.sin_addr.s_addr = static_cast<in_addr_t>(address.low);
+    std::memcpy(&result.storage, &v4, sizeof v4);
+    result.size = sizeof v4;
+    return result;
+  }
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = static_cast<in_port_t>(address.port);
+  std::memcpy(v6.sin6_addr.s6_addr, &address.high, 8);
+  std::memcpy(v6.sin6_addr.s6_addr + 8, &address.low, 8);
+  v6.sin6_scope_id = address.scope;
+  std::memcpy(&result.storage, &v6, sizeof v6);
+  result.size = sizeof v6;
+  return result;
+}
+
 std::string text_of(const SocketAddress& address) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};

@@ -26,8 +26,10 @@ Checked<SocketAddress> resolve(std::string_view text, std::uint16_t port_default
 // "a:1,b:2", and "a:1-4" for four ports of a host: at least one.
 Checked<std::vector<SocketAddress>> resolve_list(std::string_view text);
 
-// IPv4 as mapped into IPv6.
+// Two addresses of one socket's peers are alike where the peers are.
 protocol::Address to_protocol(const SocketAddress& address);
+// Back again, for a socket of this family (AF_INET or AF_INET6), as the address came from one.
+SocketAddress to_socket(const protocol::Address& address, int family);
 std::string text_of(const SocketAddress& address);
 
 }  // namespace sluice::stream

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <string>
 
 namespace sluice::stream {
@@ -68,6 +70,30 @@ TEST(Address, TheProtocolTellsThemApart) {
       const bool same = to_protocol(*resolve(a)) == to_protocol(*resolve(b));
       EXPECT_EQ(same, std::string_view(a) == b) << a << " " << b;
     }
+  }
+}
+
+SocketAddress v6_of(std::string_view text, std::uint32_t scope) {
+  SocketAddress address = *resolve(text);
+  sockaddr_in6 v6{};
+  std::memcpy(&v6, &address.storage, sizeof v6);
+  v6.sin6_scope_id = scope;
+  std::memcpy(&address.storage, &v6, sizeof v6);
+  return address;
+}
+
+TEST(Address, TheProtocolsFormGoesBackToTheKernels) {
+  // The last but one is how a socket of IPv6 sees a peer of IPv4; the last has the scope that
+  // stands for IPv4.
+  for (const SocketAddress& address :
+       {*resolve("0.0.0.0:0"), *resolve("127.0.0.1:1"), *resolve("255.254.253.1:65535"),
+        *resolve("[::1]:1"), *resolve("[2001:db8:1:2:3:4:5:6]:48864"), v6_of("[fe80::2]:9", 7),
+        v6_of("[fe80::2]:9", 0xffffffff), *resolve("[::ffff:10.1.2.3]:80"),
+        v6_of("[::102:0:0]:3", AF_INET)}) {
+    const SocketAddress back = to_socket(to_protocol(address), address.storage.ss_family);
+    EXPECT_EQ(back.size, address.size);
+    EXPECT_EQ(std::memcmp(&back.storage, &address.storage, sizeof back.storage), 0)
+        << text_of(address) << " became " << text_of(back);
   }
 }
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 #include "base/assert.h"
 #include "carrier/stream/clock.h"
+#include "carrier/stream/post.h"
 #include "wire/frame.h"
 
 namespace sluice::stream {
@@ -27,77 +27,7 @@ double thread_seconds() {
   return static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
 }
 
-// Strict weak order for the map of addresses.
-struct Before {
-  bool operator()(const protocol::Address& a, const protocol::Address& b) const {
-    if (a.low != b.low) return a.low < b.low;
-    if (a.high != b.high) return a.high < b.high;
-    return a.port != b.port ? a.port < b.port : a.scope < b.scope;
-  }
-};
-
 }  // namespace
-
-// Frames of one batch, copied together, sent at its end: by target, so that trains form.
-class Server::Post final : public protocol::Outbox {
- public:
-  explicit Post(const Socket& socket) : sender_(socket) {}
-
-  // Whose datagram is about to be answered, if it is; others were answered before.
-  void attend(const protocol::Address& address, const SocketAddress& from) {
-    current_ = address;
-    current_from_ = &from;
-  }
-  void forget_if_many() {
-    if (targets_.size() > 4096) targets_.clear();
-  }
-
-  void send(std::span<const protocol::Address> to,
-            std::span<const std::byte, wire::kHeaderSize> header,
-            std::span<const std::byte> payload) override {
-    Copy& copy = next_copy();
-    copy.bytes.assign(header.begin(), header.end());
-    copy.bytes.insert(copy.bytes.end(), payload.begin(), payload.end());
-    for (const protocol::Address& address : to) {
-      auto found = targets_.find(address);
-      if (found == targets_.end()) {
-        if (!(address == current_)) continue;
-        found = targets_.emplace(address, Target{*current_from_, {}}).first;
-      }
-      found->second.waiting.push_back(&copy);
-    }
-  }
-
-  void flush() {
-    for (auto& [address, target] : targets_) {
-      for (const Copy* copy : target.waiting) sender_.add(copy->bytes, {}, &target.address);
-      target.waiting.clear();
-    }
-    sender_.flush();
-    used_ = 0;
-  }
-
- private:
-  struct Copy {
-    std::vector<std::byte> bytes;
-  };
-  struct Target {
-    SocketAddress address;
-    std::vector<const Copy*> waiting;
-  };
-
-  Copy& next_copy() {
-    if (used_ == copies_.size()) copies_.push_back(std::make_unique<Copy>());
-    return *copies_[used_++];
-  }
-
-  Sender sender_;
-  std::vector<std::unique_ptr<Copy>> copies_;
-  std::size_t used_ = 0;
-  std::map<protocol::Address, Target, Before> targets_;
-  protocol::Address current_;
-  const SocketAddress* current_from_ = nullptr;
-};
 
 Checked<std::unique_ptr<Server>> Server::open(const SocketAddress& address,
                                               protocol::AggregatorOptions options) {
@@ -118,9 +48,7 @@ Status Server::serve_once(Receiver& receiver, Post& post) {
   const std::lock_guard lock(mutex_);
   const Time time = now();
   for (const Received& one : received) {
-    const protocol::Address from = to_protocol(*one.from);
-    post.attend(from, *one.from);
-    aggregator_.receive(from, one.bytes, time, post);
+    aggregator_.receive(to_protocol(*one.from), one.bytes, time, post);
   }
   return ok();
 }
@@ -148,7 +76,6 @@ Status Server::run(const std::function<void()>& tick) {
     }
     if (const Time time = now(); time >= tick_next) {
       tick_next = time + kTick;
-      post.forget_if_many();
       {
         const std::lock_guard lock(mutex_);
         aggregator_.expire(time);
@@ -157,6 +84,11 @@ Status Server::run(const std::function<void()>& tick) {
     }
   }
   return ok();
+}
+
+void Server::set_limits(const protocol::AggregatorLimits& limits) {
+  const std::lock_guard lock(mutex_);
+  aggregator_.set_limits(limits);
 }
 
 protocol::Counters Server::counters() const {

@@ -14,6 +14,8 @@
 
 namespace sluice::stream {
 
+class Post;
+
 class Server {
   struct Token {};  // open() makes servers
 
@@ -34,13 +36,12 @@ class Server {
   void drain() { draining_.store(true, std::memory_order_relaxed); }
 
   // Any thread.
+  void set_limits(const protocol::AggregatorLimits& limits);
   [[nodiscard]] protocol::Counters counters() const;
   [[nodiscard]] std::vector<protocol::JobReport> reports() const;
   [[nodiscard]] double cpu_seconds() const { return cpu_.load(std::memory_order_relaxed); }
 
  private:
-  class Post;  // the outbox
-
   Status serve_once(Receiver& receiver, Post& post);
 
   Socket socket_;

@@ -48,6 +48,11 @@ void Servers::drain() {
   for (const auto& server : servers_) server->drain();
 }
 
+void Servers::set_limits(protocol::AggregatorLimits limits) {
+  limits.memory_max /= servers_.size();
+  for (const auto& server : servers_) server->set_limits(limits);
+}
+
 std::vector<SocketAddress> Servers::addresses() const {
   std::vector<SocketAddress> addresses;
   for (const auto& server : servers_) addresses.push_back(server->address());

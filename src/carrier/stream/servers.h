@@ -28,6 +28,9 @@ class Servers {
   void stop();
   void drain();
 
+  // Any thread. Memory is for all together, the rest for each, as in open().
+  void set_limits(protocol::AggregatorLimits limits);
+
   // Any thread: of all together.
   [[nodiscard]] std::vector<SocketAddress> addresses() const;
   [[nodiscard]] protocol::Counters counters() const;
