@@ -109,16 +109,14 @@ std::string variable_of(std::string_view flag) {
 }
 
 protocol::AggregatorOptions Options::aggregator() const {
-  return {.limits = {.jobs_max = static_cast<std::uint32_t>(jobs_max),
-                     .slots_max = static_cast<std::uint32_t>(slots_max),
-                     .memory_max = static_cast<std::size_t>(memory_max)},
-          .frame_size = static_cast<std::uint32_t>(frame_size),
-          .lease = std::chrono::seconds(lease_seconds)};
+  return {.limits = limits(), .frame_size = static_cast<std::uint32_t>(frame_size)};
 }
 
-protocol::AggregatorLimits Options::limits() const {
-  const protocol::AggregatorOptions all = aggregator();
-  return {all.jobs_max, all.slots_max, all.memory_max, all.lease};
+protocol::Limits Options::limits() const {
+  return {.jobs_max = static_cast<std::uint32_t>(jobs_max),
+          .slots_max = static_cast<std::uint32_t>(slots_max),
+          .memory_max = static_cast<std::size_t>(memory_max),
+          .lease = std::chrono::seconds(lease_seconds)};
 }
 
 Checked<Options> parse_options(const std::vector<std::string>& arguments,

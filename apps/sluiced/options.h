@@ -28,7 +28,7 @@ struct Options {
   [[nodiscard]] bool has_http() const { return http != "off"; }
   [[nodiscard]] protocol::AggregatorOptions aggregator() const;
   // Those of them that can change while it runs.
-  [[nodiscard]] protocol::AggregatorLimits limits() const;
+  [[nodiscard]] protocol::Limits limits() const;
 };
 
 // The value of a variable, empty where it is not set.

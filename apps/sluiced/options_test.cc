@@ -63,7 +63,7 @@ TEST(SluicedOptions, DefaultsAreThoseOfTheAggregator) {
   EXPECT_EQ(made.limits.slots_max, defaults.limits.slots_max);
   EXPECT_EQ(made.limits.memory_max, defaults.limits.memory_max);
   EXPECT_EQ(made.frame_size, defaults.frame_size);
-  EXPECT_EQ(made.lease, defaults.lease);
+  EXPECT_EQ(made.limits.lease, defaults.limits.lease);
 }
 
 TEST(SluicedOptions, EveryFlagIsTaken) {
@@ -82,7 +82,7 @@ TEST(SluicedOptions, EveryFlagIsTaken) {
   EXPECT_EQ(made.limits.slots_max, 4u);
   EXPECT_EQ(made.limits.memory_max, 5000000u);
   EXPECT_EQ(made.frame_size, 6000u);
-  EXPECT_EQ(made.lease, std::chrono::seconds(7));
+  EXPECT_EQ(made.limits.lease, std::chrono::seconds(7));
 }
 
 TEST(SluicedOptions, NumbersOutsideTheirRangeAreNamedWithIt) {

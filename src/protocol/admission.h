@@ -6,12 +6,14 @@
 // can lock the aggregator by joining again and again.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include "protocol/outbox.h"
+#include "protocol/time.h"
 
 namespace sluice::protocol {
 
@@ -19,6 +21,9 @@ struct Limits {
   std::uint32_t jobs_max = 64;
   std::uint32_t slots_max = 8192;                 // of all jobs together
   std::size_t memory_max = std::size_t{1} << 30;  // of all slots of all jobs
+  // A job of which nothing was heard for so long is forgotten. Its workers join again when they
+  // come back, and bring what they need.
+  Time lease = std::chrono::seconds(60);
 };
 
 // Whom a job is charged to: a host, or a network of 64 bits in IPv6.

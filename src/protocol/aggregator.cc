@@ -26,12 +26,9 @@ Aggregator::Aggregator(const AggregatorOptions& options) : options_(options) {
   SLUICE_ASSERT(options.ring_rule != nullptr);
 }
 
-void Aggregator::set_limits(const AggregatorLimits& limits) {
+void Aggregator::set_limits(const Limits& limits) {
   SLUICE_ASSERT(limits.jobs_max >= 1 && limits.slots_max >= 1);
-  options_.jobs_max = limits.jobs_max;
-  options_.slots_max = limits.slots_max;
-  options_.memory_max = limits.memory_max;
-  options_.lease = limits.lease;
+  options_.limits = limits;
 }
 
 void Aggregator::receive(const Address& from, std::span<const std::byte> datagram, Time now,
@@ -264,7 +261,7 @@ void Aggregator::refuse(const wire::Header& header, std::uint64_t token, const A
 
 void Aggregator::expire(Time now) {
   std::erase_if(places_, [&](const auto& entry) {
-    return entry.second.job->is_over(now, options_.lease);
+    return entry.second.job->is_over(now, options_.limits.lease);
   });
 }
 

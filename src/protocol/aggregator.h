@@ -25,20 +25,9 @@ struct AggregatorOptions {
   Limits limits = {};
   std::uint32_t frame_size = 9000;        // the largest datagram that is taken
   std::size_t receive_buffer = 4u << 20;  // of the socket: what workers may have on their way
-  // A job of which nothing was heard for so long is forgotten. Its workers join again when they
-  // come back, and bring what they need.
-  Time lease = std::chrono::seconds(60);
   SipKey secret = {};  // of cookies and epochs: another one at every start
   SlotRule rule = &slot_rule;
   RingRule ring_rule = &protocol::ring_rule;
-};
-
-// What can change while jobs run: those that are here keep what they have.
-struct AggregatorLimits {
-  std::uint32_t jobs_max;
-  std::uint32_t slots_max;
-  std::size_t memory_max;
-  Time lease;
 };
 
 class Aggregator {
@@ -52,7 +41,8 @@ class Aggregator {
   // Takes no new jobs from here on; those that are here go on, and so do others of their workers.
   void drain() { is_draining_ = true; }
 
-  void set_limits(const AggregatorLimits& limits);
+  // Jobs that are here keep what they have.
+  void set_limits(const Limits& limits);
 
   // Forgets jobs that are over. Call it now and then.
   void expire(Time now);

@@ -86,7 +86,7 @@ Status Server::run(const std::function<void()>& tick) {
   return ok();
 }
 
-void Server::set_limits(const protocol::AggregatorLimits& limits) {
+void Server::set_limits(const protocol::Limits& limits) {
   const std::lock_guard lock(mutex_);
   aggregator_.set_limits(limits);
 }

@@ -36,7 +36,7 @@ class Server {
   void drain() { draining_.store(true, std::memory_order_relaxed); }
 
   // Any thread.
-  void set_limits(const protocol::AggregatorLimits& limits);
+  void set_limits(const protocol::Limits& limits);
   [[nodiscard]] protocol::Counters counters() const;
   [[nodiscard]] std::vector<protocol::JobReport> reports() const;
   [[nodiscard]] double cpu_seconds() const { return cpu_.load(std::memory_order_relaxed); }

@@ -48,7 +48,7 @@ void Servers::drain() {
   for (const auto& server : servers_) server->drain();
 }
 
-void Servers::set_limits(protocol::AggregatorLimits limits) {
+void Servers::set_limits(protocol::Limits limits) {
   limits.memory_max /= servers_.size();
   for (const auto& server : servers_) server->set_limits(limits);
 }

@@ -29,7 +29,7 @@ class Servers {
   void drain();
 
   // Any thread. Memory is for all together, the rest for each, as in open().
-  void set_limits(protocol::AggregatorLimits limits);
+  void set_limits(protocol::Limits limits);
 
   // Any thread: of all together.
   [[nodiscard]] std::vector<SocketAddress> addresses() const;
