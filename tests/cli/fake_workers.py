@@ -135,11 +135,12 @@ class Worker(Peer):
     def is_final(self, frame):
         return self.answers_join("welcome")(frame) and frame.epoch != 0
 
-    def enter(self, limit=LIMIT_SECONDS):
-        """Waits until all are there, and takes what the welcome says."""
-        welcome = self.expect(self.is_final, "welcome with an epoch", self.send_join, limit)
-        self.epoch = welcome.epoch
-        self.welcome = parse_welcome(welcome.payload)
+    def take_welcome(self):
+        """Whether all are there; then this one has an epoch, and what the welcome says."""
+        welcome = self.take(self.is_final)
+        if welcome:
+            self.epoch = welcome.epoch
+            self.welcome = parse_welcome(welcome.payload)
         return welcome
 
     def contribution(self, slot, chunk, reduction, payload, **fields):
@@ -148,21 +149,18 @@ class Worker(Peer):
             "slot": slot, "chunk": chunk, "digest": digest_of(slot, chunk), "workers": everybody,
             "payload": payload, **reduction.fields(), **fields})
 
-    def expect_result(self, sent):
-        """The result of a contribution, which is sent again when it should be, with its table."""
-        def answers(frame):
-            if frame.kind == "need_table":
-                return frame.table == sent.table
-            return frame.kind == "result" and (frame.slot, frame.chunk, frame.digest) == (
-                sent.slot, sent.chunk, sent.digest)
-
+    def take_result(self, sent):
+        """The result of a contribution if it has come; a table that is asked for is sent first."""
         while True:
-            frame = self.expect(answers, "result", lambda: self.send(sent))
-            if frame.kind == "result":
+            frame = self.take(lambda frame: answers(frame, sent))
+            if not frame or frame.kind == "result":
                 return frame
             entries = self.tables[frame.table]
             self.send(self.frame("table", table=frame.table, payload=table_payload(entries)))
             self.send(sent)
+
+    def expect_result(self, sent):
+        return expect_results([(self, sent)])[0]
 
     def restore(self, result):
         """Hands a result back, until the aggregator says that it has it."""
@@ -173,8 +171,47 @@ class Worker(Peer):
                            and (got.slot, got.chunk) == (frame.slot, frame.chunk), "restored",
                            lambda: self.send(frame))
 
-    def watch(self):
-        self.send(self.frame("ask"))
+    def send_leave(self):
+        self.send(self.frame("leave"))
+
+
+def answers(frame, sent):
+    """Whether a frame gives or holds up the result of a contribution."""
+    if frame.kind == "need_table":
+        return frame.table == sent.table
+    return frame.kind == "result" and (frame.slot, frame.chunk, frame.digest) == (
+        sent.slot, sent.chunk, sent.digest)
+
+
+def drive(workers, step, again, what, limit=LIMIT_SECONDS):
+    """What `step` gives for each worker, when it gives something; all of them go on meanwhile, and
+    whoever waits does `again` when nothing comes for anybody."""
+    done = {}
+    deadline = time.monotonic() + limit
+    while True:
+        waiting = [worker for worker in workers if worker not in done]
+        for worker in waiting:
+            found = step(worker)
+            if found:
+                done[worker] = found
+        if len(done) == len(workers):
+            return [done[worker] for worker in workers]
+        if time.monotonic() > deadline:
+            unread = {worker.rank: worker.unread[-3:] for worker in waiting}
+            raise AssertionError(f"no {what} in {limit} s for {unread}")
+        ready = select.select([worker.socket for worker in workers], [], [], AGAIN_SECONDS)[0]
+        for worker in workers:
+            if worker.socket in ready:
+                worker.receive(0)
+            elif not ready and worker not in done:
+                again(worker)
+
+
+def expect_results(sent):
+    """The results of contributions, given as (worker, frame)."""
+    frames = dict(sent)
+    return drive([worker for worker, _ in sent], lambda w: w.take_result(frames[w]),
+                 lambda w: w.send(frames[w]), "result")
 
 
 def digest_of(slot, chunk):
@@ -197,8 +234,7 @@ class Job:
         return self.enter(limit)
 
     def enter(self, limit=LIMIT_SECONDS):
-        for worker in self.workers:
-            worker.enter(limit)
+        drive(self.workers, Worker.take_welcome, Worker.send_join, "welcome with an epoch", limit)
         return self
 
     def begin_again(self):
@@ -226,7 +262,7 @@ class Job:
         sent = self.contributions(slot, reduction, payloads, **fields)
         for worker, frame in zip(self.workers, sent):
             worker.send(frame)
-        return [worker.expect_result(frame) for worker, frame in zip(self.workers, sent)]
+        return expect_results(list(zip(self.workers, sent)))
 
     def add_table(self, entries):
         name = table_name(entries)
@@ -237,8 +273,10 @@ class Job:
     def leave(self):
         """All say that they have everything, until nobody needs them."""
         everybody = (1 << len(self.workers)) - 1
+
+        def is_last(frame):
+            return frame.kind == "left" and frame.workers == everybody
+
         for worker in self.workers:
-            worker.send(worker.frame("leave"))
-        for worker in self.workers:
-            worker.expect(lambda frame: frame.kind == "left" and frame.workers == everybody,
-                          "left of all", lambda w=worker: w.send(w.frame("leave")))
+            worker.send_leave()
+        drive(self.workers, lambda worker: worker.take(is_last), Worker.send_leave, "left of all")

@@ -188,7 +188,8 @@ def parse_join(payload):
         payload[:JOIN.size])
     require(1 <= workers <= WORKERS_MAX and slots >= 1, "a join's workers or slots")
     require(JOIN_SIZE_MIN <= frame_size == HEADER_SIZE + len(payload), "a join's frame_size")
-    require(fits <= FRAME_SIZE_MAX and bound <= 1, "a join's fits or bound")
+    require(fits == 0 or JOIN_SIZE_MIN <= fits <= FRAME_SIZE_MAX, "a join's fits")
+    require(bound <= 1, "a join's bound")
     require(not bound or fits, "a bound join has fits")
     require(terms_size <= min(TERMS_SIZE_MAX, len(payload) - JOIN.size), "a join's terms_size")
     terms = payload[JOIN.size:JOIN.size + terms_size]
@@ -233,3 +234,85 @@ def table_name(entries):
     for entry in entries:
         digest = mix(digest, entry)
     return digest >> 32 or 1
+
+
+# Bytes of a reduction
+
+
+def pack_lanes(values, bits):
+    """Lanes of so many bits, the lowest bits of the first byte first."""
+    whole = sum(value << index * bits for index, value in enumerate(values))
+    return whole.to_bytes((len(values) * bits + 7) // 8, "little")
+
+
+def unpack_lanes(data, bits, count):
+    whole = int.from_bytes(data, "little")
+    return [whole >> index * bits & (1 << bits) - 1 for index in range(count)]
+
+
+def grains(values, grain):
+    step = grain or max(1, len(values))
+    return [values[at:at + step] for at in range(0, len(values), step)]
+
+
+def narrow_down(sums, sum_bits, grain=0):
+    """The answer of a narrow lane_sum."""
+    data = b""
+    for lanes in grains(sums, grain):
+        low = min(lanes)
+        width = (max(lanes) - low).bit_length()
+        data += bytes([width]) + low.to_bytes((sum_bits + 7) // 8, "little")
+        data += pack_lanes([lane - low for lane in lanes], width)
+    return data
+
+
+def round_down(sums, lane_bits, largest, grain=0):
+    """The answer of a rounded lane_sum whose sums are at most `largest`."""
+    centre, middle = largest + 1 >> 1, 1 << lane_bits - 1
+    data = b""
+    for lanes in grains(sums, grain):
+        best = None
+        for shift in range(largest.bit_length() - lane_bits + 1):
+            codes = [min(max((s - centre >> shift) + middle, 0), 2 * middle - 1) for s in lanes]
+            read = [2 * centre + (code - middle << shift + 1) + (1 << shift) - 1 for code in codes]
+            error = sum((2 * s - r) ** 2 for s, r in zip(lanes, read))
+            if best is None or error < best[0]:
+                best = error, shift, codes
+        data += bytes([best[1]]) + pack_lanes(best[2], lane_bits)
+    return data
+
+
+def gather_down(messages):
+    """The answer of a gather: (rank, bytes), ranks ascending."""
+    return b"".join(struct.pack("<II", rank, len(data)) + data for rank, data in messages)
+
+
+def parse_gather(payload):
+    messages, at = [], 0
+    while at < len(payload):
+        rank, size = struct.unpack_from("<II", payload, at)
+        messages.append((rank, payload[at + 8:at + 8 + size]))
+        at += 8 + size
+    return messages
+
+
+def block_list(blocks, bits, grain):
+    """Blocks by number, as lists of integers: each in its shortest form."""
+    size = bits // 8
+    data = struct.pack("<I", len(blocks))
+    for number, values in sorted(blocks.items()):
+        there = [(at, value) for at, value in enumerate(values) if value]
+        integers = [value.to_bytes(size, "little") for _, value in there]
+        forms = [b"".join(value.to_bytes(size, "little") for value in values),
+                 sum(1 << at for at, _ in there).to_bytes(grain // 8, "little")
+                 + b"".join(integers),
+                 struct.pack("<H", len(there)) + b"".join(
+                     struct.pack("<H", at) + integer
+                     for (at, _), integer in zip(there, integers))]
+        form = min(range(3), key=lambda index: len(forms[index]))
+        data += struct.pack("<IB", number, form) + forms[form]
+    return data
+
+
+def f32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
