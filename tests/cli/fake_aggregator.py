@@ -1,5 +1,5 @@
 """An aggregator for jobs of one worker, after docs/wire-format.md, that says false things first:
-each right answer comes behind frames that are right but for a token, an epoch, a job or a digest."""
+each right answer comes behind some that have another token, epoch, job or digest."""
 
 import collections
 import select
@@ -71,7 +71,7 @@ class FakeAggregator:
         reply = Frame("prove", job=frame.job, worker=frame.worker, digest=join.token,
                       payload=COOKIE.to_bytes(8, "little"))
         wrong = reply.of(digest=join.token ^ 1)
-        welcome = Welcome(1, join.slots, FRAME_SIZE, 16)
+        welcome = Welcome(1, join.slots, min(join.fits or FRAME_SIZE, FRAME_SIZE), 16)
         ready = reply.of(kind="welcome", epoch=EPOCH, workers=1,
                          payload=welcome_payload(welcome, HEADER_SIZE + WELCOME.size))
         lies = self.lie(

@@ -91,7 +91,8 @@ class Peer:
 
 
 class Worker(Peer):
-    def __init__(self, test, server, job, rank, size, host="127.0.0.1", slots=4, terms=b"by the page"):
+    def __init__(self, test, server, job, rank, size, host="127.0.0.1", slots=4,
+                 terms=b"by the page"):
         super().__init__(test, server, host)
         self.job, self.rank, self.size, self.slots, self.terms = job, rank, size, slots, terms
         self.token = secrets.randbits(48) << 16

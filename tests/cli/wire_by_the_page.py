@@ -1,4 +1,4 @@
-"""Frames as docs/wire-format.md says, made and read a second time by somebody who has only that page.
+"""Frames as docs/wire-format.md says, made and read by somebody who has only that page.
 
 Where this file and src/wire disagree one of them, or the page, is wrong.
 """
