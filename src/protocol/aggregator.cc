@@ -58,12 +58,19 @@ void Aggregator::receive(const Address& from, std::span<const std::byte> datagra
     return;
   }
   Job& job = *found->second.job;
+  if (!job.hear(header.worker, from, now)) {
+    // As if it were not here: who is a member finds its way back from a new address, and who is
+    // none does not learn which epochs are.
+    ++counters_.strangers;
+    tell_gone(header, from, out);
+    return;
+  }
   switch (header.kind) {
-    case wire::Kind::contribution: job.contribute(*frame, from, now, out); break;
-    case wire::Kind::ask: job.ask(*frame, from, now, out); break;
-    case wire::Kind::restore: job.restore(*frame, from, now, out); break;
-    case wire::Kind::table: job.table(*frame, from, now, out); break;
-    default: job.leave(header, from, now, out); break;
+    case wire::Kind::contribution: job.contribute(*frame, now, out); break;
+    case wire::Kind::ask: job.ask(*frame, now, out); break;
+    case wire::Kind::restore: job.restore(*frame, now, out); break;
+    case wire::Kind::table: job.table(*frame, out); break;
+    default: job.leave(header, out); break;
   }
 }
 
@@ -273,14 +280,14 @@ Share Aggregator::taken() const {
 
 std::size_t Aggregator::jobs() const {
   return static_cast<std::size_t>(std::count_if(
-      places_.begin(), places_.end(), [](const auto& e) { return !e.second.job->has_ended(); }));
+      places_.begin(), places_.end(), [](const auto& e) { return e.second.job->is_alive(); }));
 }
 
 std::vector<JobReport> Aggregator::reports() const {
   std::vector<JobReport> reports;
   reports.reserve(places_.size());
   for (const auto& [id, place] : places_) {
-    if (!place.job->has_ended()) reports.push_back(place.job->report());
+    if (place.job->is_alive()) reports.push_back(place.job->report());
   }
   return reports;
 }

@@ -102,15 +102,26 @@ void Job::tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out) {
   refuse(worker, fmt::format("worker {} has left the job", ranks_of(left_ & ~seen)), out);
 }
 
+namespace {
+
+std::string words_for(const Reduction& what, std::uint64_t digest, std::uint64_t only,
+                      std::uint32_t table) {
+  return fmt::format("{} of {} lanes with digest {:016x}, of workers {}{}", name_of(what.op),
+                     what.count, digest, ranks_of(only),
+                     table == 0 ? "" : fmt::format(", by table {:08x}", table));
+}
+
+}  // namespace
+
 void Job::tell_mismatch(const wire::Frame& frame, const Content& content, std::uint64_t seen,
                         Outbox& out) {
   const wire::Header& header = frame.header;
   ++counters_.mismatched;
   refuse_all(fmt::format("worker {} reduces something else than workers {}: slot {}, chunk {}: "
-                         "{} of {} lanes with digest {:016x}, {} of {} lanes with digest {:016x}",
+                         "{}; {}",
                          header.worker, ranks_of(seen), header.slot, header.chunk,
-                         name_of(header.what.op), header.what.count, header.digest,
-                         name_of(content.what.op), content.what.count, content.digest),
+                         words_for(header.what, header.digest, header.workers, header.table),
+                         words_for(content.what, content.digest, content.only, content.table)),
              out);
 }
 

@@ -71,11 +71,13 @@ class Job {
 
   // --- frames from outside, parsed, of this job and epoch ---
 
-  void contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
-  void ask(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
-  void restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
-  void table(const wire::Frame& frame, const Address& from, Time now, Outbox& out);
-  void leave(const wire::Header& header, const Address& from, Time now, Outbox& out);
+  // Whether it is a member's, from its address. Before all that follows.
+  bool hear(std::uint32_t worker, const Address& from, Time now);
+  void contribute(const wire::Frame& frame, Time now, Outbox& out);
+  void ask(const wire::Frame& frame, Time now, Outbox& out);
+  void restore(const wire::Frame& frame, Time now, Outbox& out);
+  void table(const wire::Frame& frame, Outbox& out);
+  void leave(const wire::Header& header, Outbox& out);
 
   [[nodiscard]] std::uint64_t id() const { return terms_.id; }
   // 0 while it forms.
@@ -83,6 +85,8 @@ class Job {
   [[nodiscard]] bool is_running() const { return epoch_ != 0 && !has_ended_; }
   // All have left: it holds nothing any more, and is remembered for those who did not hear it.
   [[nodiscard]] bool has_ended() const { return has_ended_; }
+  // Forms or runs, and was not refused.
+  [[nodiscard]] bool is_alive() const { return !has_ended_ && refusal_.empty(); }
   // Nobody was heard of for so long that whoever was there is not any more.
   [[nodiscard]] bool is_silent(Time now) const;
   [[nodiscard]] Time heard() const { return heard_; }
@@ -129,10 +133,7 @@ class Job {
   };
 
   [[nodiscard]] std::uint64_t everyone() const;
-  // Counts who is not.
-  bool is_member(std::uint32_t worker, const Address& from, Time now);
-  // A member's word that still means something: late ones may come when all have left.
-  bool is_live(std::uint32_t worker, const Address& from, Time now);
+  bool is_late();
   void send(wire::Header header, std::span<const std::byte> payload, std::span<const Address> to,
             Outbox& out) const;
   [[nodiscard]] std::span<const Address> address_of(std::uint32_t worker) const;

@@ -22,8 +22,8 @@ const std::vector<std::uint16_t>* Job::find_table(std::uint32_t name) const {
   return found == tables_.end() ? nullptr : &found->second;
 }
 
-void Job::table(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
-  if (!is_live(frame.header.worker, from, now)) return;
+void Job::table(const wire::Frame& frame, Outbox& out) {
+  if (is_late()) return;
   ++counters_.control;
   if (find_table(frame.header.table) != nullptr) return;
   if (tables_.size() >= kTablesMax) {
@@ -83,9 +83,9 @@ bool Job::find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out)
   return false;
 }
 
-void Job::contribute(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
+void Job::contribute(const wire::Frame& frame, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_live(header.worker, from, now)) return;
+  if (is_late()) return;
   members_[header.worker].watches = 0;
   if (!refusal_.empty()) {
     ++counters_.mismatched;
@@ -205,9 +205,9 @@ void Job::send_content(std::span<const Address> to, std::uint32_t slot, std::uin
   counters_.down_bytes += to.size() * payload.size();
 }
 
-void Job::ask(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
+void Job::ask(const wire::Frame& frame, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_live(header.worker, from, now) || is_watch(header, now, out)) return;
+  if (is_late() || is_watch(header, now, out)) return;
   if (is_ring(header.slot)) {
     ask_ring(header, out);
     return;
@@ -266,9 +266,9 @@ void Job::tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out)
 
 // --- after a loss of memory ---
 
-void Job::restore(const wire::Frame& frame, const Address& from, Time now, Outbox& out) {
+void Job::restore(const wire::Frame& frame, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_live(header.worker, from, now)) return;
+  if (is_late()) return;
   members_[header.worker].watches = 0;
   Reduction what;
   if (!find_reduction(frame, what, out)) return;

@@ -207,21 +207,17 @@ void Job::release() {
 
 // --- members ---
 
-bool Job::is_member(std::uint32_t worker, const Address& from, Time now) {
-  if (worker >= workers_ || !members_[worker].is_here || addresses_[worker] != from) {
-    ++counters_.strangers;
-    return false;
-  }
+bool Job::hear(std::uint32_t worker, const Address& from, Time now) {
+  if (worker >= workers_ || !members_[worker].is_here || addresses_[worker] != from) return false;
   members_[worker].heard = now;
   heard_ = now;
   return true;
 }
 
-bool Job::is_live(std::uint32_t worker, const Address& from, Time now) {
-  if (!is_member(worker, from, now)) return false;
-  if (!has_ended_) return true;
-  ++counters_.stale;
-  return false;
+// Something may still come when all have left; it means nothing any more.
+bool Job::is_late() {
+  if (has_ended_) ++counters_.stale;
+  return has_ended_;
 }
 
 // A question about nothing: whether this job is still known. Counts who asks as one that needs
@@ -253,8 +249,7 @@ std::uint64_t Job::who_needs_nobody() const {
   return bits;
 }
 
-void Job::leave(const wire::Header& header, const Address& from, Time now, Outbox& out) {
-  if (!is_member(header.worker, from, now)) return;
+void Job::leave(const wire::Header& header, Outbox& out) {
   ++counters_.control;
   left_ |= bit_of(header.worker);
   const bool is_last = left_ == everyone() && !has_ended_;

@@ -9,7 +9,8 @@
 
 namespace sluice::protocol {
 
-// Of a worker, as the network knows it; the protocol only compares. IPv4 is mapped into IPv6.
+// Of a worker, as the network knows it; the protocol only compares, and
+// tells hosts apart. The address is a number of 128 bits; IPv4 is mapped into IPv6.
 struct Address {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

@@ -1,6 +1,7 @@
 #include "carrier/stream/address.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <fmt/format.h>
 #include <netdb.h>
 
@@ -109,20 +110,27 @@ Checked<std::vector<SocketAddress>> resolve_list(std::string_view text) {
   }
 }
 
+namespace {
+
+constexpr std::uint64_t kMappedIpv4 = 0xffff;  // ::ffff:0:0/96
+
+}  // namespace
+
 protocol::Address to_protocol(const SocketAddress& address) {
   protocol::Address result;
   if (address.storage.ss_family == AF_INET) {
     sockaddr_in v4{};
     std::memcpy(&v4, &address.storage, sizeof v4);
-    result.low = v4.sin_addr.s_addr;
+    result.low = kMappedIpv4 << 32 | be32toh(v4.sin_addr.s_addr);
     result.port = v4.sin_port;
-    result.scope = AF_INET;
     return result;
   }
   sockaddr_in6 v6{};
   std::memcpy(&v6, &address.storage, sizeof v6);
   std::memcpy(&result.high, v6.sin6_addr.s6_addr, 8);
   std::memcpy(&result.low, v6.sin6_addr.s6_addr + 8, 8);
+  result.high = be64toh(result.high);
+  result.low = be64toh(result.low);
   result.port = v6.sin6_port;
   result.scope = v6.sin6_scope_id;
   return result;
@@ -134,7 +142,7 @@ SocketAddress to_socket(const protocol::Address& address, int family) {
     sockaddr_in v4{};
     v4.sin_family = AF_INET;
     v4.sin_port = static_cast<in_port_t>(address.port);
-    v4.sin_addr.s_addr = static_cast<in_addr_t>(address.low);
+    v4.sin_addr.s_addr = htobe32(static_cast<std::uint32_t>(address.low));
     std::memcpy(&result.storage, &v4, sizeof v4);
     result.size = sizeof v4;
     return result;
@@ -142,8 +150,8 @@ SocketAddress to_socket(const protocol::Address& address, int family) {
   sockaddr_in6 v6{};
   v6.sin6_family = AF_INET6;
   v6.sin6_port = static_cast<in_port_t>(address.port);
-  std::memcpy(v6.sin6_addr.s6_addr, &address.high, 8);
-  std::memcpy(v6.sin6_addr.s6_addr + 8, &address.low, 8);
+  const std::array<std::uint64_t, 2> words{htobe64(address.high), htobe64(address.low)};
+  std::memcpy(v6.sin6_addr.s6_addr, words.data(), sizeof words);
   v6.sin6_scope_id = address.scope;
   std::memcpy(&result.storage, &v6, sizeof v6);
   result.size = sizeof v6;

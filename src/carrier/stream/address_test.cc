@@ -83,18 +83,24 @@ SocketAddress v6_of(std::string_view text, std::uint32_t scope) {
 }
 
 TEST(Address, TheProtocolsFormGoesBackToTheKernels) {
-  // The last but one is how a socket of IPv6 sees a peer of IPv4; the last has the scope that
-  // stands for IPv4.
+  // The last is how a socket of IPv6 sees a peer of IPv4.
   for (const SocketAddress& address :
        {*resolve("0.0.0.0:0"), *resolve("127.0.0.1:1"), *resolve("255.254.253.1:65535"),
         *resolve("[::1]:1"), *resolve("[2001:db8:1:2:3:4:5:6]:48864"), v6_of("[fe80::2]:9", 7),
-        v6_of("[fe80::2]:9", 0xffffffff), *resolve("[::ffff:10.1.2.3]:80"),
-        v6_of("[::102:0:0]:3", AF_INET)}) {
+        v6_of("[fe80::2]:9", 0xffffffff), *resolve("[::ffff:10.1.2.3]:80")}) {
     const SocketAddress back = to_socket(to_protocol(address), address.storage.ss_family);
     EXPECT_EQ(back.size, address.size);
     EXPECT_EQ(std::memcmp(&back.storage, &address.storage, sizeof back.storage), 0)
         << text_of(address) << " became " << text_of(back);
   }
+}
+
+TEST(Address, TheSameHostIsTheSameNumberInBothFamilies) {
+  const protocol::Address v4 = to_protocol(*resolve("10.1.2.3:80"));
+  EXPECT_EQ(v4.high, 0u);
+  EXPECT_EQ(v4.low, 0x0000ffff'0a010203u);
+  EXPECT_EQ(v4, to_protocol(*resolve("[::ffff:10.1.2.3]:80")));
+  EXPECT_EQ(to_protocol(*resolve("[2001:db8::1]:80")).high, 0x20010db8'00000000u);
 }
 
 }  // namespace
