@@ -78,7 +78,7 @@ double waiting_seconds(const JobReport& job, protocol::Time now) {
 
 std::uint64_t slots_leased(const Snapshot& snapshot) {
   std::uint64_t sum = 0;
-  for (const JobReport& job : snapshot.jobs) sum += job.slots;
+  for (const JobReport& job : snapshot.jobs) sum += job.is_forming ? 0 : job.slots;
   return sum;
 }
 

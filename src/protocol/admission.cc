@@ -12,15 +12,15 @@ namespace {
 constexpr std::uint64_t kMappedIpv4 = 0xffff;
 
 std::string lacks(const char* what, std::uint64_t asked, std::uint64_t taken, std::uint64_t most) {
-  return fmt::format("this aggregator is full: {} {} of {} are taken, this job needs {}", taken,
-                     what, most, asked);
+  return fmt::format("this aggregator is full: {} of {} {}, and this job needs {}", taken, most,
+                     what, asked);
 }
 
 std::string is_greedy(const char* what, std::uint64_t asked, std::uint64_t taken,
                       std::uint64_t most) {
-  return fmt::format("this host has {} {} of {} here, this job needs {}, and a quarter is kept for "
+  return fmt::format("this host has {} of {} {} here, this job needs {}, and a quarter is kept for "
                      "other hosts",
-                     taken, what, most, asked);
+                     taken, most, what, asked);
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ Host host_of(const Address& address) {
 
 std::uint32_t slots_of_job(const Limits& limits, std::uint32_t asked, std::size_t slot_size) {
   SLUICE_ASSERT(slot_size > 0);
-  const std::size_t by_count = std::max(1u, limits.slots_max / 2);
-  const std::size_t by_memory = limits.memory_max / 2 / slot_size;
+  const std::size_t by_count = std::max(1u, limits.slots_max / 4);
+  const std::size_t by_memory = limits.memory_max / 4 / slot_size;
   return static_cast<std::uint32_t>(std::min({std::size_t{asked}, by_count, by_memory}));
 }
 

@@ -114,14 +114,16 @@ void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, O
     }
   }
   if (found == places_.end()) {
-    if (const std::string why = why_not_new(*wish, from, now); !why.empty()) {
+    if (const std::string why = why_not_new(header.job, *wish, from, now);
+        !why.empty()) {
       refuse(header, wish->token, from, why, out);
       return;
     }
     found = places_.emplace(header.job, Place{make_job(header, *wish, from), nullptr, {}}).first;
   }
   Place& place = found->second;
-  if (place.job->is_taken(header.worker, wish->token, now)) {
+  const bool is_another = place.job->is_running() || place.job->wants(*wish);
+  if (is_another && place.job->is_taken(header.worker, wish->token, now)) {
     join_next(place, frame, *wish, from, now, out);
   } else {
     enter(*place.job, frame, *wish, from, now, true, out);
@@ -140,11 +142,13 @@ void Aggregator::join_next(Place& place, const wire::Frame& frame, const wire::J
   }
   const bool is_free = place.job->is_silent(now);
   if (!is_free && now - place.challenged >= kChallengeMost) {
-    refuse(header, wish.token, from,
-           fmt::format("two workers say that they are rank {}: this job has others, heard of {} ms "
-                       "ago; accepted: another SLUICE_JOB, or the same when they have ended",
-                       header.worker, (now - place.job->heard()).count() / 1'000'000),
-           out);
+    const std::string why = fmt::format(
+        "two workers say that they are rank {}: this job has others, heard of {} ms ago; accepted: "
+        "another SLUICE_JOB, or the same when they have ended",
+        header.worker, (now - place.job->heard()).count() / 1'000'000);
+    refuse(header, wish.token, from, why, out);
+    // A running job goes on; one that forms cannot tell who is right.
+    if (!place.job->is_running()) place.job->refuse_all(why, out);
     return;
   }
   Job& next = *place.next;
@@ -167,26 +171,31 @@ void Aggregator::admit(Job& job, Outbox& out) {
   const Job::Demand demand = job.demand();
   const std::uint32_t slots = slots_of_job(options_.limits, demand.slots, demand.slot_size);
   if (slots == 0 || (demand.is_bound && slots != demand.slots)) {
-    job.refuse_all(fmt::format("a slot of this job takes {} bytes, and it needs {}; accepted: half "
-                               "of {} bytes and of {} slots",
+    job.refuse_all(fmt::format("a slot of this job takes {} bytes, and it needs {}; accepted: a "
+                               "quarter of {} bytes and of {} slots",
                                demand.slot_size, demand.is_bound ? demand.slots : 1,
                                options_.limits.memory_max, options_.limits.slots_max),
                    out);
     return;
   }
-  Share all;
-  Share same_host;
-  for (const auto& [id, place] : places_) {
-    if (id == job.id()) continue;  // the one whose place it takes
-    all.add(place.job->share());
-    if (place.job->host() == job.host()) same_host.add(place.job->share());
-  }
+  // But for the one whose place it takes.
+  const auto [all, same_host] = taken_beside(job.id(), job.host());
   const Share asked{.jobs = 1, .slots = slots, .memory = slots * demand.slot_size};
   if (const std::string why = no_room(options_.limits, all, same_host, asked); !why.empty()) {
     job.refuse_all(why, out);
     return;
   }
   job.start(next_epoch(job.id()), slots, out);
+}
+
+Aggregator::Taken Aggregator::taken_beside(std::uint64_t job, const Host& host) const {
+  Taken taken;
+  for (const auto& [id, place] : places_) {
+    if (id == job) continue;
+    taken.all.add(place.job->share());
+    if (place.job->host() == host) taken.same_host.add(place.job->share());
+  }
+  return taken;
 }
 
 std::unique_ptr<Job> Aggregator::make_job(const wire::Header& header, const wire::Join& wish,
@@ -201,11 +210,18 @@ std::unique_ptr<Job> Aggregator::make_job(const wire::Header& header, const wire
 }
 
 // Why no further job can form, or nothing.
-std::string Aggregator::why_not_new(const wire::Join& wish, const Address& from, Time now) {
+std::string Aggregator::why_not_new(std::uint64_t job, const wire::Join& wish,
+                                    const Address& from, Time now) {
   // The second job of a command that began before the end was near belongs to its first.
   const auto knows = [&](const auto& entry) { return entry.second.job->has_life(wish.token); };
   if (is_draining_ && std::none_of(places_.begin(), places_.end(), knows)) {
     return "this aggregator is about to end and takes no new jobs";
+  }
+  // Who cannot start need not wait for others first.
+  const auto [all, same_host] = taken_beside(job, host_of(from));
+  if (std::string why = no_room(options_.limits, all, same_host, {.jobs = 1, .slots = 1});
+      !why.empty()) {
+    return why;
   }
   const std::uint32_t most = std::max(kFormingLeast, options_.limits.jobs_max);
   if (places_.size() >= most) expire(now);

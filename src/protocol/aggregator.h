@@ -71,7 +71,14 @@ class Aggregator {
   void admit(Job& job, Outbox& out);
   [[nodiscard]] std::unique_ptr<Job> make_job(const wire::Header& header, const wire::Join& wish,
                                               const Address& from);
-  [[nodiscard]] std::string why_not_new(const wire::Join& wish, const Address& from, Time now);
+  // What runs, of everybody and of one host; but for one job.
+  struct Taken {
+    Share all;
+    Share same_host;
+  };
+  [[nodiscard]] Taken taken_beside(std::uint64_t job, const Host& host) const;
+  [[nodiscard]] std::string why_not_new(std::uint64_t job, const wire::Join& wish,
+                                        const Address& from, Time now);
   [[nodiscard]] std::uint64_t cookie_of(const Address& address) const;
   [[nodiscard]] std::uint32_t next_epoch(std::uint64_t job);
   void tell_gone(const wire::Header& header, const Address& from, Outbox& out);

@@ -134,7 +134,16 @@ JobReport Job::report() const {
                    .joined = joined_,
                    .is_forming = epoch_ == 0,
                    .terms = wish_};
-  if (epoch_ == 0) report.missing = everyone() & ~joined_;
+  if (epoch_ == 0) {
+    // What it wants.
+    for (std::uint32_t worker = 0; worker < workers_; ++worker) {
+      const std::uint32_t wanted = members_[worker].slots;
+      if (members_[worker].is_here && (report.slots == 0 || wanted < report.slots)) {
+        report.slots = wanted;
+      }
+    }
+    report.missing = everyone() & ~joined_;
+  }
   const auto see = [&](std::uint32_t slot, std::uint32_t chunk, std::uint64_t seen, Time since) {
     if (report.is_waiting && since >= report.since) return;
     report.is_waiting = true;

@@ -47,6 +47,10 @@ class Job {
   [[nodiscard]] bool has(std::uint32_t worker, std::uint64_t token) const;
   // Whether this life of any rank is.
   [[nodiscard]] bool has_life(std::uint64_t token) const;
+  // Whether the wish is for the same number of workers and the same terms.
+  [[nodiscard]] bool wants(const wire::Join& wish) const {
+    return wish.workers == workers_ && wish.terms == wish_;
+  }
   // Whether another life has the rank: for good while the job runs, else while it is heard of.
   [[nodiscard]] bool is_taken(std::uint32_t worker, std::uint64_t token, Time now) const;
   // Enters a wish, or refuses it. Whether it was entered: then it is to be welcomed.

@@ -14,7 +14,7 @@ namespace sluice::protocol {
 struct JobReport {
   std::uint64_t id = 0;
   std::uint32_t workers = 0;
-  std::uint32_t slots = 0;
+  std::uint32_t slots = 0;    // that it has, or wants while it forms
   std::uint64_t joined = 0;   // bits
   std::uint64_t missing = 0;  // of the job while it forms, else of the oldest chunk that waits
   bool is_forming = false;

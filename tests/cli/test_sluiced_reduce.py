@@ -30,7 +30,7 @@ class Reduce(SluicedTest):
         self.check_every_codec(daemon)
 
     def test_steps_with_feedback_and_small_frames(self):
-        daemon = Daemon(self, "--frame-size", "1200", "--slots-max", "1050")
+        daemon = Daemon(self, "--frame-size", "1200", "--slots-max", "128")
         self.check_pair([daemon], "--codec", "tide:bits=2", "--feedback", "ef", "--steps", "5")
 
     def test_jobs_leave_nothing_behind(self):

@@ -102,11 +102,10 @@ class Reload(SluicedTest):
         self.write("x.conf", b"jobs-max = 1\nlease = 50\nslots-max = 88\nwait-log=1\n")
         self.hang_up(daemon, r"x\.conf again: jobs-max 3 -> 1, wait-log 5 -> 1$")
         self.assertEqual((daemon.metric("jobs_max"), daemon.metric("slots_max")), (1, 7777))
-        self.worker(0, [daemon], "--codec", "f32")
-        self.wait_until_here(daemon, [0])
-        late = self.worker(0, [daemon], "--codec", "f32", job="late")
-        self.assertNotEqual(late.wait(), 0)
-        self.assertIn("this aggregator is full: 1 of 1 jobs", late.err.text())
+        # A command has two jobs.
+        for late in self.pair([daemon], "--codec", "f32", job="late"):
+            self.assertNotEqual(late.wait(), 0)
+            self.assertIn("this aggregator is full: 1 of 1 jobs", late.err.text())
         self.write("x.conf", b"")
         self.hang_up(daemon, r"jobs-max 1 -> 64, lease 50 -> 60, wait-log 1 -> 5$")
         self.check_pair([daemon], "--codec", "f32", job="other")

@@ -428,10 +428,10 @@ class Strangers(SluicedTest):
         self.settle()
         self.check_goes_on()
 
-    def test_one_job_gets_at_most_half_of_the_slots(self):
+    def test_one_job_gets_at_most_a_quarter_of_the_slots(self):
         greedy = Job(self, self.daemon.udp, 0x4100, 1, slots=65535).begin()
         self.assertLessEqual(greedy.workers[0].welcome.slots,
-                             self.daemon.metric("slots_max") / 2)
+                             self.daemon.metric("slots_max") / 4)
 
     def join_alone(self, host, number):
         """What becomes of a job of one worker there."""
