@@ -200,7 +200,7 @@ TEST_F(AggregatorTest, ReportsSayWhoIsMissingInARing) {
 
 TEST_F(AggregatorTest, WhoLeftIsNamedToThoseWhoWaitInARing) {
   const std::uint32_t epoch = form(3);
-  say(at(2), {.kind = Kind::leave, .worker = 2, .job = kJob, .epoch = epoch});
+  leave(2, epoch);
   const auto sent = say(at(0), about(epoch, 0, 1, 2), blocks(0, {1}));
   expect_refused(sent, std::array{at(0)}, "worker 2 has left the job");
 }

@@ -108,11 +108,12 @@ TEST_F(LinkRingTest, ASumThatShouldHoldItsDataIsNotTakenBeforeItWasSent) {
   put_pieces("-d-");
   one(Time{0});
   EXPECT_FALSE(gets(2, milliseconds(1)));
+  EXPECT_FALSE(hear(result(kRing, 3, 1003), milliseconds(1), kDown)) << "another digest, early";
   EXPECT_TRUE(gets(3, milliseconds(1)));
   EXPECT_FALSE(gets(4, milliseconds(1))) << "no such item";
   wire::Header other = result(kRing, 1, 5);
   EXPECT_FALSE(hear(other, milliseconds(1), kDown));
-  EXPECT_EQ(link_.counters().ignored, 3u);
+  EXPECT_EQ(link_.counters().ignored, 4u);
 }
 
 TEST_F(LinkRingTest, TheSilentAskWhenNothingComes) {
