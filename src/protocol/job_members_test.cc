@@ -307,14 +307,16 @@ TEST_F(AggregatorTest, ALaterAttemptMakesARunningJobFormAnew) {
   EXPECT_EQ(aggregator_.taken().memory, memory);
 }
 
-TEST_F(AggregatorTest, AJobThatFormsAnewHasForgottenItsSums) {
+TEST_F(AggregatorTest, AJobThatFormsAnewHasForgottenItsSumsAndWhoLeft) {
   std::uint32_t epoch = form(2);
   say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1));
   leave(1, epoch);
   join(0, wish(2, 0, 1));
   epoch = epoch_of(join(1, wish(2, 1, 1)).at(0));
-  EXPECT_TRUE(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1)).empty());
-  EXPECT_EQ(say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1)).size(), 2u);
+  EXPECT_TRUE(say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1)).empty());
+  const auto sent = say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1));
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(payload_of(sent[0]), summed(2, 1));
 }
 
 }  // namespace

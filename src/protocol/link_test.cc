@@ -102,6 +102,19 @@ TEST_F(LinkThatLost, RestoresResultsAndSendsItemsAgainUnderTheNextEpoch) {
   EXPECT_EQ(link_.wake(), milliseconds(500)) << "nothing but to watch";
 }
 
+// Nobody can need the one before it any more: all have contributed to the next.
+TEST_F(LinkThatLost, AResultThatIsFollowedByTheNextNeedNotBeRestored) {
+  lose();
+  send(milliseconds(30));
+  welcome(milliseconds(40), {3, 2, kFrameSize, 4}, kEpoch + 2);
+  link_.put(item_of(2));
+  EXPECT_EQ(send(milliseconds(40)).size(), 3u) << "restores slot 0, and goes on in both";
+  ASSERT_TRUE(hear(result(0, 2, 1002, kEpoch + 2), milliseconds(41), kDown));
+  ASSERT_TRUE(hear(result(1, 1, 1001, kEpoch + 2), milliseconds(41), kDown));
+  EXPECT_EQ(link_.wake(), milliseconds(241)) << "nothing but to watch";
+  EXPECT_TRUE(send(milliseconds(240)).empty());
+}
+
 TEST_F(LinkThatLost, OtherTermsThanItBeganWithAreNotTaken) {
   lose();
   send(milliseconds(30));
