@@ -169,6 +169,28 @@ TEST_F(AggregatorTest, AnotherDigestInARingEndsTheJob) {
   EXPECT_EQ(aggregator_.counters().mismatched, 1u);
 }
 
+// It was silent, and waited for ever for a result with its own digest.
+TEST_F(AggregatorTest, WhoAsksInARingAboutSomethingElseShallSayItAndEndsTheJob) {
+  const std::uint32_t epoch = form(3);
+  say(at(1), about(epoch, 1, 1, 100));
+  say(at(0), about(epoch, 0, 1, 2), blocks(0, {1}));
+  wire::Header other = ask_about(epoch, 1, 1);
+  other.digest ^= 1;
+  for (const bool is_complete : {false, true}) {
+    if (is_complete) say(at(2), about(epoch, 2, 1, 2), blocks(2, {1}));
+    const auto sent = say(at(1), other);
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].kind(), Kind::wait);
+    EXPECT_EQ(sent[0].frame().header.workers, 0u);
+  }
+  EXPECT_EQ(say(at(1), ask_about(epoch, 1, 1)).at(0).kind(), Kind::result);
+  wire::Header nothing = about(epoch, 1, 1, 100);
+  nothing.digest ^= 1;
+  const auto sent = say(at(1), nothing);
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].kind(), Kind::refused);
+}
+
 TEST_F(AggregatorTest, RestoredResultsOfARingGoToThoseWhoWait) {
   const std::uint32_t epoch = form(3);
   EXPECT_TRUE(say(at(1), about(epoch, 1, 20, 24), blocks(1, {1})).empty());
