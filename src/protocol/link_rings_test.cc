@@ -186,6 +186,23 @@ TEST_F(LinkRingTest, HandsBackTheLastResultsAndSpeaksAnew) {
   EXPECT_GT(link_.wake(), milliseconds(15)) << "all are back";
 }
 
+// What was announced to the memory that is lost nobody knows any more.
+TEST_F(LinkRingTest, SpeaksAnewAboutAnItemThatHadNotItsTurnBeforeTheLoss) {
+  open(kSlots, 16);
+  put_pieces("d---d");
+  EXPECT_EQ(one(Time{0}).header.next, 5u);
+  ASSERT_TRUE(gets(1, milliseconds(1)));
+  hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(2));
+  send(milliseconds(2));
+  welcome(milliseconds(3), {3, kSlots, kFrameSize, 16}, kEpoch + 2);
+  const auto seen = send(milliseconds(3));
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].header.kind, Kind::restore);
+  EXPECT_EQ(seen[1].header.kind, Kind::contribution);
+  EXPECT_EQ(seen[1].header.chunk, 2u);
+  EXPECT_EQ(seen[1].header.next, 5u);
+}
+
 TEST_F(LinkRingTest, RingsAreFewerThanSlotsAndTakenInTurn) {
   open(16, 64);
   put_pieces("dddddd");
