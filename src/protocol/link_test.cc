@@ -126,6 +126,23 @@ TEST_F(LinkThatLost, OtherTermsThanItBeganWithAreNotTaken) {
   EXPECT_TRUE(link_.is_open());
 }
 
+// How it came is its own affair, and no restore may say it.
+TEST_F(LinkTest, AResultThatCameRepeatedIsRestoredLikeAnyOther) {
+  open(2, 4);
+  put(1);
+  send(Time{0});
+  wire::Header repeated = result(0, 1, 1000);
+  repeated.flags = wire::kRepeated | wire::kNonFinite;
+  ASSERT_TRUE(hear(repeated, milliseconds(1), kDown));
+  hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(2));
+  send(milliseconds(2));
+  welcome(milliseconds(3), {3, 2, kFrameSize, 4}, kEpoch + 2);
+  const auto seen = send(milliseconds(3));
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].header.kind, Kind::restore);
+  EXPECT_EQ(seen[0].header.flags, wire::kNonFinite);
+}
+
 TEST_F(LinkTest, WithoutJoiningAgainALossOfMemoryIsTheEnd) {
   LinkOptions options = options_of();
   options.joins_again = false;
