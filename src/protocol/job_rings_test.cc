@@ -209,6 +209,19 @@ TEST_F(AggregatorTest, RestoredResultsOfARingGoToThoseWhoWait) {
   EXPECT_EQ(say(at(0), restore, blocks(0, {3})).size(), 2u) << "worker 2 lacks it, worker 1 not";
 }
 
+TEST_F(AggregatorTest, RestoredResultsOfARingWithAnotherDigestEndTheJob) {
+  const std::uint32_t epoch = form(3);
+  wire::Header restore = about(epoch, 0, 20, 0);
+  restore.kind = Kind::restore;
+  EXPECT_EQ(say(at(0), restore, blocks(0, {2})).at(0).kind(), Kind::restored);
+  restore.worker = 1;
+  restore.digest ^= 1;
+  const auto sent = say(at(1), restore, blocks(0, {2}));
+  ASSERT_EQ(sent.size(), 3u);
+  for (const Sent& one : sent) EXPECT_EQ(one.kind(), Kind::refused);
+  EXPECT_EQ(aggregator_.counters().mismatched, 1u);
+}
+
 TEST_F(AggregatorTest, ReportsSayWhoIsMissingInARing) {
   const std::uint32_t epoch = form(3);
   say(at(1), about(epoch, 1, 1, 9));

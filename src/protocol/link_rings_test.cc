@@ -186,6 +186,22 @@ TEST_F(LinkRingTest, HandsBackTheLastResultsAndSpeaksAnew) {
   EXPECT_GT(link_.wake(), milliseconds(15)) << "all are back";
 }
 
+TEST_F(LinkRingTest, HandsBackResultsThatCameBeforeTheirTurn) {
+  open(kSlots, 16);
+  put_pieces("d---d");
+  one(Time{0});
+  ASSERT_TRUE(gets(1, milliseconds(1)));
+  ASSERT_TRUE(gets(3, milliseconds(1)));
+  hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(2));
+  send(milliseconds(2));
+  welcome(milliseconds(3), {3, kSlots, kFrameSize, 16}, kEpoch + 2);
+  std::vector<std::uint32_t> restored;
+  for (const Seen& seen : send(milliseconds(3))) {
+    if (seen.header.kind == Kind::restore) restored.push_back(seen.header.chunk);
+  }
+  EXPECT_EQ(restored, (std::vector<std::uint32_t>{1, 3}));
+}
+
 // What was announced to the memory that is lost nobody knows any more.
 TEST_F(LinkRingTest, SpeaksAnewAboutAnItemThatHadNotItsTurnBeforeTheLoss) {
   open(kSlots, 16);
