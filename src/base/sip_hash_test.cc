@@ -9,7 +9,8 @@ namespace {
 
 constexpr SipKey kKey{0x0706050403020100, 0x0f0e0d0c0b0a0908};
 
-// From the authors' table of vectors: the key is 00 … 0f, the message 00, 01, … of 0, 8 and 16 bytes.
+// From the authors' table of vectors: the key is 00 … 0f, the message 00, 01, … of 0, 8 and 16
+// bytes.
 TEST(SipHash, GivesTheAuthorsVectors) {
   EXPECT_EQ(sip_hash(kKey, {}), 0x726fdb47dd0e0e31u);
   constexpr std::array<std::uint64_t, 2> kWords{0x0706050403020100, 0x0f0e0d0c0b0a0908};

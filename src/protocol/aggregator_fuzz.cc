@@ -1,5 +1,5 @@
-// Any bytes as datagrams to an aggregator, many of them with the right checksum, epoch and sender:
-// counted and dropped or answered, never more.
+// Any bytes as datagrams to an aggregator, many of them with the right checksum, epoch, sender and
+// cookie: counted and dropped or answered, never more.
 #include "protocol/aggregator.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -24,10 +24,14 @@ using Bytes = std::vector<std::byte>;
 constexpr std::uint64_t kJob = 3;
 constexpr std::uint32_t kWorkers = 2;
 constexpr std::uint32_t kFrameSize = 1232;
+constexpr std::uint64_t kSenders = 3;
+constexpr Limits kLimits{.jobs_max = 2, .slots_max = 8, .memory_max = 150'000};
 
 // Every answer is a frame that parses, no longer than the job's frames or than a refusal.
 struct CheckedOutbox final : Outbox {
   std::uint32_t epoch = 0;
+  std::array<std::uint64_t, kSenders> cookies{};
+  std::size_t sent = 0;  // bytes, to all
 
   void send(std::span<const Address> to, std::span<const std::byte, wire::kHeaderSize> header,
             std::span<const std::byte> payload) override {
@@ -37,9 +41,10 @@ struct CheckedOutbox final : Outbox {
     SLUICE_ASSERT(bytes.size() <= kFrameSize);
     const auto frame = wire::parse(bytes);
     SLUICE_ASSERT(frame.has_value());
-    if (frame->header.job == kJob && frame->header.kind == Kind::welcome) {
-      epoch = frame->header.epoch;
-    }
+    sent += to.size() * bytes.size();
+    const wire::Header& said = frame->header;
+    if (said.job == kJob && said.kind == Kind::welcome && said.epoch != 0) epoch = said.epoch;
+    if (said.kind == Kind::prove) cookies[to[0].low] = wire::parse_cookie(payload);
   }
 };
 
@@ -53,9 +58,11 @@ Reduction reduction_from(FuzzedDataProvider& data) {
           .grain = 8 * data.ConsumeIntegralInRange<std::uint32_t>(0, 40)};
 }
 
-wire::Header header_from(FuzzedDataProvider& data, std::uint32_t epoch) {
+wire::Header header_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint64_t sender) {
   return {.flags = data.ConsumeIntegralInRange<std::uint8_t>(0, 1),
-          .worker = data.ConsumeIntegralInRange<std::uint16_t>(0, 3),
+          .worker = data.ConsumeProbability<float>() < 0.8f
+                        ? static_cast<std::uint16_t>(sender)
+                        : data.ConsumeIntegralInRange<std::uint16_t>(0, 3),
           .job = data.ConsumeIntegralInRange<std::uint64_t>(kJob, kJob + 1),
           .epoch = data.ConsumeProbability<float>() < 0.9f ? epoch : epoch + 2,
           .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, 8),  // four slots, four rings
@@ -100,15 +107,23 @@ Bytes sparse_from(FuzzedDataProvider& data, wire::Header header) {
   return written(header, list);
 }
 
-Bytes join_from(FuzzedDataProvider& data, wire::Header header) {
-  const std::string terms = data.ConsumeBool() ? "" : "other";
+Bytes join_from(FuzzedDataProvider& data, wire::Header header, std::uint64_t cookie) {
+  const std::string terms = data.ConsumeIntegralInRange<int>(0, 7) != 0 ? "" : "other";
+  const auto fits =
+      data.PickValueInArray<std::uint32_t>({kFrameSize, kFrameSize, 0, 1104, 1103, 1500, 576});
+  const auto attempt = data.PickValueInArray<std::uint16_t>({0, 0, 1, 2, 0xffff});
   std::string body;
   wire::write_join({.workers = data.PickValueInArray<std::uint16_t>({kWorkers, kWorkers, 1, 3, 64}),
                     .slots = data.PickValueInArray<std::uint16_t>({4, 4, 1, 65535}),
                     .frame_size = data.PickValueInArray<std::uint32_t>({kFrameSize, 576, 1500}),
-                    .token = data.PickValueInArray<std::uint64_t>(
-                        {wire::make_token(header.worker, 0), wire::make_token(header.worker, 1),
-                         wire::make_token(9, 0)}),
+                    .fits = fits,
+                    .is_bound = fits != 0 && data.ConsumeBool(),
+                    .token = data.ConsumeIntegralInRange<int>(0, 7) != 0
+                                 ? wire::make_token(header.worker, attempt)
+                                 : wire::make_token(9, attempt),
+                    .cookie = data.ConsumeIntegralInRange<int>(0, 7) != 0
+                                  ? cookie
+                                  : data.ConsumeIntegral<std::uint64_t>(),
                     .terms = terms},
                    body);
   header.kind = Kind::join;
@@ -138,17 +153,30 @@ Bytes placed_from(FuzzedDataProvider& data, wire::Header header, std::uint32_t t
   return written(header, payload);
 }
 
-Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t& table) {
-  wire::Header header = header_from(data, epoch);
+// A question about nothing, or a leave.
+Bytes idle_from(FuzzedDataProvider& data, wire::Header header) {
+  header.kind = data.ConsumeIntegralInRange<int>(0, 2) == 0 ? Kind::leave : Kind::ask;
+  if (data.ConsumeBool()) {
+    header.slot = 0;
+    header.chunk = 0;
+    header.digest = 0;
+  }
+  return written(header, {});
+}
+
+Bytes datagram_from(FuzzedDataProvider& data, const CheckedOutbox& out, std::uint64_t sender,
+                    std::uint32_t& table) {
+  wire::Header header = header_from(data, out.epoch, sender);
+  const std::uint64_t cookie = out.cookies[sender];
   switch (data.ConsumeIntegralInRange<int>(0, 12)) {
-    case 0: return join_from(data, header);
+    case 0: return join_from(data, header, cookie);
     case 1: {
       const Bytes entries = table_from(data, header);
       table = header.table;
       header.kind = Kind::table;
       return written(header, entries);
     }
-    case 2: header.kind = data.ConsumeBool() ? Kind::leave : Kind::ask; return written(header, {});
+    case 2: return idle_from(data, header);
     case 3: {
       const std::string raw = data.ConsumeRandomLengthString(200);
       const auto bytes = std::as_bytes(std::span(raw));
@@ -158,7 +186,7 @@ Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t
     }
     case 4: {
       Bytes datagram =
-          data.ConsumeBool() ? join_from(data, header) : placed_from(data, header, table);
+          data.ConsumeBool() ? join_from(data, header, cookie) : placed_from(data, header, table);
       const auto at = data.ConsumeIntegralInRange<std::size_t>(0, datagram.size() - 1);
       datagram[at] ^= std::byte{data.ConsumeIntegral<std::uint8_t>()};
       if (data.ConsumeBool()) seal(datagram);
@@ -172,44 +200,64 @@ Bytes datagram_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uint32_t
   }
 }
 
+// Two workers find out their cookies, and join.
+void form(Aggregator& aggregator, CheckedOutbox& out) {
+  std::string body;
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
+      wire::write_join({.workers = kWorkers,
+                        .slots = 4,
+                        .frame_size = wire::kFrameSizeMin,
+                        .fits = kFrameSize,
+                        .token = wire::make_token(worker, 0),
+                        .cookie = out.cookies[worker],
+                        .terms = ""},
+                       body);
+      aggregator.receive({.low = worker},
+                         written({.kind = Kind::join, .worker = worker, .job = kJob},
+                                 std::as_bytes(std::span(body))),
+                         Time{}, out);
+    }
+  }
+  SLUICE_ASSERT(out.epoch != 0 && aggregator.taken().slots == 4);
+}
+
+void check(const Aggregator& aggregator) {
+  const Counters& c = aggregator.counters();
+  SLUICE_ASSERT(c.received == c.malformed + c.unexpected + c.strangers + c.unproven + c.gone +
+                                  c.control + c.accepted + c.again + c.passed + c.blocked +
+                                  c.asked + c.stale + c.tableless + c.mismatched);
+  const Share taken = aggregator.taken();
+  SLUICE_ASSERT(taken.jobs <= kLimits.jobs_max && taken.slots <= kLimits.slots_max);
+  SLUICE_ASSERT(taken.memory <= kLimits.memory_max);
+  SLUICE_ASSERT(aggregator.reports().size() == aggregator.jobs() && aggregator.jobs() <= 2);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   FuzzedDataProvider data(bytes, size);
-  Aggregator aggregator({.jobs_max = 2,
-                         .slots_max = 8,
-                         .memory_max = 1u << 16,
+  Aggregator aggregator({.limits = kLimits,
                          .frame_size = kFrameSize,
-                         .lease = std::chrono::seconds(5)});
+                         .lease = std::chrono::seconds(5),
+                         .secret = {3, 4}});
   CheckedOutbox out;
+  form(aggregator, out);
   Time now{};
-  std::string body;
-  for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
-    wire::write_join({.workers = kWorkers,
-                      .slots = 4,
-                      .frame_size = kFrameSize,
-                      .token = wire::make_token(worker, 0),
-                      .terms = ""},
-                     body);
-    aggregator.receive({.low = worker},
-                       written({.kind = Kind::join, .worker = worker, .job = kJob},
-                               std::as_bytes(std::span(body))),
-                       now, out);
-  }
-  SLUICE_ASSERT(out.epoch != 0);
   std::uint32_t table = 0;
   while (data.remaining_bytes() > 0) {
-    const Bytes datagram = datagram_from(data, out.epoch, table);
-    const std::uint64_t sender = data.ConsumeIntegralInRange<std::uint64_t>(0, 2);
+    const auto sender = data.ConsumeIntegralInRange<std::uint64_t>(0, kSenders - 1);
+    const Bytes datagram = datagram_from(data, out, sender, table);
     now += std::chrono::milliseconds(data.ConsumeIntegralInRange<int>(0, 3000));
+    const std::uint64_t unproven = aggregator.counters().unproven;
+    out.sent = 0;
     aggregator.receive({.low = sender}, datagram, now, out);
-    if (data.ConsumeIntegralInRange<int>(0, 15) == 0) aggregator.expire(now);
+    // Nobody gets more for what was sent in its name by others.
+    SLUICE_ASSERT(aggregator.counters().unproven == unproven || out.sent <= datagram.size());
+    const int else_what = data.ConsumeIntegralInRange<int>(0, 63);
+    if (else_what < 4) aggregator.expire(now);
+    if (else_what == 63) aggregator.drain();
+    check(aggregator);
   }
-  const Counters& c = aggregator.counters();
-  SLUICE_ASSERT(c.received == c.malformed + c.unexpected + c.strangers + c.gone + c.control +
-                                  c.accepted + c.again + c.passed + c.blocked + c.asked + c.stale +
-                                  c.tableless + c.mismatched);
-  SLUICE_ASSERT(aggregator.slots_leased() <= 8);
-  SLUICE_ASSERT(aggregator.reports().size() <= 2);
   return 0;
 }

@@ -1,138 +1,8 @@
-// Joining, leaving, who may speak, several jobs.
+// Who may speak, how long a job lasts, several jobs, and who takes the place of whom.
 #include "protocol/aggregator_test.h"
 
 namespace sluice::protocol {
 namespace {
-
-// --- joining ---
-
-TEST_F(AggregatorTest, WelcomesAllWithTheEpochWhenTheLastHasJoined) {
-  auto sent = join(0, wish(3, 0));
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].kind(), Kind::welcome);
-  EXPECT_EQ(sent[0].to, at(0));
-  EXPECT_EQ(sent[0].frame().header.epoch, 0u);
-  EXPECT_EQ(sent[0].frame().header.workers, 0b001u);
-  sent = join(2, wish(3, 2));
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].frame().header.workers, 0b101u);
-  sent = join(1, wish(3, 1));
-  ASSERT_EQ(sent.size(), 3u);
-  for (std::uint32_t worker = 0; worker < 3; ++worker) {
-    EXPECT_EQ(sent[worker].to, at(worker));
-    const wire::Header header = sent[worker].frame().header;
-    EXPECT_EQ(header.workers, 0b111u);
-    EXPECT_NE(header.epoch, 0u);
-    EXPECT_EQ(header.epoch, sent[0].frame().header.epoch);
-    const auto body = wire::parse_welcome(sent[worker].frame().payload);
-    ASSERT_TRUE(body);
-    EXPECT_EQ(body->workers, 3);
-    EXPECT_EQ(body->slots, 8);
-    EXPECT_EQ(body->frame_size, kFrameSize);
-    EXPECT_EQ(body->window, (4u << 20) / (3 * (kFrameSize + 832)));
-  }
-  EXPECT_EQ(aggregator_.slots_leased(), 8u);
-}
-
-TEST_F(AggregatorTest, TakesTheLeastSlotsAndTheLeastOfTheLargestFramesThatArrived) {
-  wire::Join small = wish(2, 0);
-  small.frame_size = 1232;
-  join(0, small);
-  small.frame_size = 1452;
-  join(0, small);
-  wire::Join other = wish(2, 1);
-  other.slots = 5;
-  const auto sent = join(1, other);
-  ASSERT_EQ(sent.size(), 2u);
-  const auto body = wire::parse_welcome(sent[0].frame().payload);
-  EXPECT_EQ(body->frame_size, 1452u);
-  EXPECT_EQ(body->slots, 5);
-}
-
-TEST_F(AggregatorTest, ARepeatedJoinIsWelcomedWithTheSameEpoch) {
-  const std::uint32_t epoch = form(2);
-  EXPECT_EQ(join(0, wish(2, 0)).at(0).frame().header.epoch, epoch);
-  EXPECT_EQ(aggregator_.counters().control, 3u);
-}
-
-TEST_F(AggregatorTest, OtherNumbersOfWorkersAreRefusedToBothSides) {
-  join(0, wish(2, 0));
-  expect_refused(join(1, wish(3, 1)), std::array{at(1), at(0)},
-                 "worker 1 says the job has 3 workers, workers 0 say 2");
-  expect_refused(join(0, wish(2, 0)), std::array{at(0)},
-                 "worker 1 says the job has 3 workers, workers 0 say 2");
-  EXPECT_EQ(aggregator_.counters().refused, 3u);
-}
-
-TEST_F(AggregatorTest, OtherTermsAreRefusedToBothSidesWithBothQuoted) {
-  join(0, wish(2, 0));
-  wire::Join other = wish(2, 1);
-  other.terms = "sluice 1, else";
-  expect_refused(join(1, other), std::array{at(1), at(0)},
-                 "worker 1 wants 'sluice 1, else', workers 0 want 'sluice 1, test'");
-}
-
-TEST_F(AggregatorTest, TwoLivesOfOneRankAreRefusedBoth) {
-  join(0, wish(2, 0));
-  expect_refused(join_from(at(7), 0, wish(2, 7)), std::array{at(7), at(0)},
-                 "two workers say that they are rank 0");
-}
-
-TEST_F(AggregatorTest, ARankBeyondTheJobIsRefusedAlone) {
-  expect_refused(join(5, wish(2, 5)), std::array{at(5)}, "rank 5 of 2 workers; accepted: 0 to 1");
-  EXPECT_NE(form(2), 0u);
-}
-
-TEST_F(AggregatorTest, ARunningJobGoesOnWhenAnotherLifeKnocks) {
-  const std::uint32_t epoch = form(2);
-  expect_refused(join_from(at(7), 0, wish(2, 7)), std::array{at(7)},
-                 "two workers say that they are rank 0");
-  say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1));
-  EXPECT_EQ(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1)).size(), 2u);
-}
-
-TEST_F(AggregatorTest, ASilentJobGivesWayToTheNextLife) {
-  const std::uint32_t epoch = form(2);
-  EXPECT_EQ(join_from(at(7), 0, wish(2, 7))[0].kind(), Kind::refused);
-  now_ += seconds(2);
-  EXPECT_EQ(join_from(at(7), 0, wish(2, 7))[0].kind(), Kind::welcome);
-  const auto sent = join_from(at(8), 1, wish(2, 8));
-  ASSERT_EQ(sent.size(), 2u);
-  EXPECT_NE(sent[0].frame().header.epoch, epoch);
-  EXPECT_EQ(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1))[0].kind(), Kind::gone);
-}
-
-TEST_F(AggregatorTest, TheNextGenerationFormsTheJobAnewAndAnEarlierOneIsIgnored) {
-  const std::uint32_t epoch = form(2);
-  auto sent = join(0, wish(2, 0, 1));
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].frame().header.epoch, 0u);
-  EXPECT_TRUE(join(0, wish(2, 0, 0)).empty()) << "late, from before";
-  EXPECT_EQ(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1))[0].kind(), Kind::gone);
-  sent = join(1, wish(2, 1, 1));
-  ASSERT_EQ(sent.size(), 2u);
-  EXPECT_NE(sent[0].frame().header.epoch, 0u);
-  EXPECT_NE(sent[0].frame().header.epoch, epoch);
-}
-
-TEST_F(AggregatorTest, AFullOneRefusesAndSaysHowFull) {
-  aggregator_ = Aggregator({.jobs_max = 1, .slots_max = 64, .seed = 1});
-  form(2);
-  expect_refused(join(0, wish(2), kJob + 1), std::array{at(0)},
-                 "this aggregator is full: 1 of 1 jobs, 8 of 64 slots");
-  aggregator_ = Aggregator({.slots_max = 8, .seed = 1});
-  form(2);
-  expect_refused(join(0, wish(2), kJob + 1), std::array{at(0)},
-                 "this aggregator is full: 1 of 64 jobs, 8 of 8 slots");
-}
-
-TEST_F(AggregatorTest, JoinsOfTooSmallFramesAreDropped) {
-  wire::Join tiny = wish(2);
-  tiny.frame_size = 600;
-  EXPECT_TRUE(join(0, tiny).empty()) << "frames must hold everybody's sizes";
-  EXPECT_EQ(aggregator_.counters().malformed, 1u);
-  EXPECT_TRUE(aggregator_.reports().empty());
-}
 
 // --- who may speak ---
 
@@ -141,18 +11,22 @@ TEST_F(AggregatorTest, DropsNoiseAndFramesThatWorkersDoNotSend) {
   EXPECT_TRUE(say_bytes(at(0), Bytes(200, std::byte{7})).empty());
   EXPECT_EQ(aggregator_.counters().malformed, 2u);
   const std::uint32_t epoch = form(2);
-  for (const Kind kind : {Kind::result, Kind::wait, Kind::restored, Kind::need_table, Kind::gone}) {
+  for (const Kind kind :
+       {Kind::result, Kind::wait, Kind::restored, Kind::need_table, Kind::gone, Kind::left}) {
     wire::Header header = contribution(epoch, 0, 1, 0b11);
     header.kind = kind;
     header.table = kind == Kind::need_table ? 5 : 0;
     EXPECT_TRUE(say(at(0), header).empty());
   }
-  EXPECT_EQ(aggregator_.counters().unexpected, 5u);
+  EXPECT_EQ(aggregator_.counters().unexpected, 6u);
 }
 
 TEST_F(AggregatorTest, TellsWhoKnowsAnotherEpochOrJobThatItIsGone) {
   const std::uint32_t epoch = form(2);
-  for (const std::uint32_t wrong : {epoch + 2, 0u}) {
+  // Numerically smaller, greater, near and far: epochs are compared, not ordered.
+  for (const std::uint32_t wrong :
+       {epoch - 1, epoch + 1, epoch - 2, epoch + 2, epoch ^ 0x80000000, 1u, 0u, ~0u}) {
+    ASSERT_NE(wrong, epoch);
     const auto sent = say(at(1), contribution(wrong, 1, 1, 0b11), lanes(1, 1));
     ASSERT_EQ(sent.size(), 1u);
     EXPECT_EQ(sent[0].kind(), Kind::gone);
@@ -166,9 +40,9 @@ TEST_F(AggregatorTest, TellsWhoKnowsAnotherEpochOrJobThatItIsGone) {
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].to, at(9));
   EXPECT_EQ(sent[0].frame().header.job, kJob + 1);
-  EXPECT_TRUE(say(at(0), {.kind = Kind::leave, .job = kJob, .epoch = epoch + 2}).empty())
-      << "who leaves wants no answer";
-  EXPECT_EQ(aggregator_.counters().gone, 4u);
+  EXPECT_EQ(leave(0, epoch + 2).at(0).kind(), Kind::gone) << "joins again, and restores";
+  EXPECT_EQ(aggregator_.counters().gone, 10u);
+  EXPECT_EQ(aggregator_.counters().accepted, 0u);
 }
 
 TEST_F(AggregatorTest, StrangersChangeNothing) {
@@ -211,36 +85,7 @@ TEST_F(AggregatorTest, RestoresThatAreDroppedAreCountedOnce) {
   EXPECT_EQ(aggregator_.counters().control, 2u) << "the joins";
 }
 
-// --- leaving ---
-
-TEST_F(AggregatorTest, AfterALeaveWhoeverWaitsForItIsTold) {
-  const std::uint32_t epoch = form(3);
-  for (const std::uint32_t worker : {0u, 1u, 2u}) {
-    say(at(worker), contribution(epoch, worker, 1), lanes(worker, 1));
-  }
-  for (const std::uint16_t worker : std::array<std::uint16_t, 2>{1, 2}) {
-    EXPECT_TRUE(
-        say(at(worker), {.kind = Kind::leave, .worker = worker, .job = kJob, .epoch = epoch})
-            .empty());
-  }
-  EXPECT_EQ(say(at(0), contribution(epoch, 0, 1), lanes(0, 1))[0].kind(), Kind::result)
-      << "what is complete is still here";
-  for (int i = 0; i < 2; ++i) {
-    expect_refused(say(at(0), contribution(epoch, 0, 2), lanes(0, 2)), std::array{at(0)},
-                   "worker 1, 2 has left the job");
-  }
-}
-
-TEST_F(AggregatorTest, WhenAllHaveLeftTheSlotsAreFree) {
-  const std::uint32_t epoch = form(2);
-  say(at(0), {.kind = Kind::leave, .worker = 0, .job = kJob, .epoch = epoch});
-  aggregator_.expire(now_);
-  EXPECT_EQ(aggregator_.slots_leased(), 8u);
-  say(at(1), {.kind = Kind::leave, .worker = 1, .job = kJob, .epoch = epoch});
-  aggregator_.expire(now_);
-  EXPECT_EQ(aggregator_.slots_leased(), 0u);
-  EXPECT_TRUE(aggregator_.reports().empty());
-}
+// --- how long a job lasts ---
 
 TEST_F(AggregatorTest, ASilentJobIsForgottenWhenItsLeaseIsOver) {
   const std::uint32_t epoch = form(2);
@@ -249,11 +94,156 @@ TEST_F(AggregatorTest, ASilentJobIsForgottenWhenItsLeaseIsOver) {
   now_ += seconds(60) - milliseconds(1);
   say(at(9), contribution(epoch, 0, 1, 0b11), lanes(0, 1));
   aggregator_.expire(now_);
-  EXPECT_EQ(aggregator_.slots_leased(), 8u);
+  EXPECT_EQ(aggregator_.taken().slots, 8u);
   now_ += milliseconds(1);
   aggregator_.expire(now_);
-  EXPECT_EQ(aggregator_.slots_leased(), 0u) << "a stranger's word does not count";
+  EXPECT_EQ(aggregator_.taken().slots, 0u) << "a stranger's word does not count";
   EXPECT_EQ(say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1))[0].kind(), Kind::gone);
+}
+
+TEST_F(AggregatorTest, AJobThatFormsIsForgottenAfterTenSecondsWithoutAJoin) {
+  join(0, wish(2, 0));
+  now_ += seconds(10) - Time{1};
+  aggregator_.expire(now_);
+  EXPECT_EQ(aggregator_.jobs(), 1u);
+  now_ += Time{1};
+  aggregator_.expire(now_);
+  EXPECT_EQ(aggregator_.jobs(), 0u);
+}
+
+TEST_F(AggregatorTest, ARefusedJobIsForgottenAfterThreeSecondsOfSilence) {
+  join(0, wish(2, 0));
+  join(1, wish(3, 1));
+  now_ += seconds(3) - Time{1};
+  aggregator_.expire(now_);
+  EXPECT_EQ(aggregator_.jobs(), 1u);
+  EXPECT_EQ(join(0, wish(2, 0)).at(0).kind(), Kind::refused);
+  now_ += Time{1};
+  aggregator_.expire(now_);
+  EXPECT_EQ(aggregator_.jobs(), 0u);
+}
+
+// --- who takes the place of whom ---
+
+TEST_F(AggregatorTest, NewcomersWaitBesideAJobThatLives) {
+  const std::uint32_t epoch = form(2);
+  for (const std::uint32_t worker : {0u, 1u}) {
+    const auto sent = join_from(at(7 + worker), worker, wish(2, 7 + worker));
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].kind(), Kind::welcome);
+    EXPECT_EQ(sent[0].to, at(7 + worker));
+    EXPECT_EQ(sent[0].frame().header.epoch, 0u);
+    EXPECT_EQ(sent[0].frame().header.digest, wish(2, 7 + worker).token);
+  }
+  EXPECT_EQ(aggregator_.reports().size(), 1u);
+  say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1));
+  EXPECT_TRUE(say(at(8), contribution(epoch, 1, 1, 0b11), lanes(9, 1)).empty()) << "a stranger";
+  const auto sent = say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1));
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(payload_of(sent[0]), summed(2, 1));
+}
+
+TEST_F(AggregatorTest, NewcomersReplaceAJobThatWasSilentForThreeSecondsWhenAllAreThere) {
+  const std::uint32_t epoch = form(2);
+  now_ += seconds(3) - Time{1};
+  EXPECT_EQ(join_from(at(7), 0, wish(2, 7)).at(0).frame().header.epoch, 0u);
+  EXPECT_EQ(join_from(at(8), 1, wish(2, 8)).at(0).frame().header.epoch, 0u) << "a little early";
+  now_ += Time{1};
+  const auto sent = join_from(at(7), 0, wish(2, 7));
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_TRUE(sent[0].to == at(7) && sent[1].to == at(8));
+  const std::uint32_t next = sent[0].frame().header.epoch;
+  EXPECT_NE(next, 0u);
+  EXPECT_NE(next, epoch);
+  EXPECT_EQ(aggregator_.taken().jobs, 1u);
+  EXPECT_EQ(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1)).at(0).kind(), Kind::gone);
+  EXPECT_TRUE(say(at(1), contribution(next, 1, 1, 0b11), lanes(1, 1)).empty()) << "a stranger";
+  EXPECT_EQ(aggregator_.counters().strangers, 1u);
+}
+
+TEST_F(AggregatorTest, OneNewcomerDoesNotEndASilentJob) {
+  const std::uint32_t epoch = form(2);
+  now_ += seconds(20);
+  EXPECT_EQ(join_from(at(7), 0, wish(2, 7)).at(0).frame().header.epoch, 0u);
+  say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1));
+  EXPECT_EQ(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1)).size(), 2u);
+}
+
+TEST_F(AggregatorTest, NewcomersAreRefusedAfterFiveSecondsBesideAJobThatLives) {
+  const std::uint32_t epoch = form(2);
+  const Time end = now_ + seconds(5);
+  for (; now_ < end; now_ += milliseconds(500)) {
+    EXPECT_EQ(join_from(at(7), 0, wish(2, 7)).at(0).kind(), Kind::welcome);
+    watch(0, epoch);
+  }
+  now_ -= milliseconds(250);
+  watch(1, epoch);
+  now_ += milliseconds(250);
+  const auto sent = join_from(at(7), 0, wish(2, 7));
+  expect_refused(sent, std::array{at(7)},
+                 "two workers say that they are rank 0: this job has others, heard of 250 ms ago; "
+                 "accepted: another SLUICE_JOB, or the same when they have ended");
+  EXPECT_TRUE(sent[0].frame().header.epoch == 0 &&
+              sent[0].frame().header.digest == wish(2, 7).token);
+}
+
+TEST_F(AggregatorTest, NewcomersThatGaveUpDoNotShortenTheTimeOfOthers) {
+  const std::uint32_t epoch = form(2);
+  join_from(at(7), 0, wish(2, 7));
+  for (int i = 0; i < 12; ++i) {
+    now_ += milliseconds(500);
+    watch(0, epoch);
+  }
+  EXPECT_EQ(join_from(at(9), 0, wish(2, 9)).at(0).kind(), Kind::welcome);
+}
+
+TEST_F(AggregatorTest, TwoLivesOfOneRankAmongNewcomersDoNotTakeItFromEachOther) {
+  form(2);
+  join_from(at(7), 0, wish(2, 7));
+  EXPECT_TRUE(join_from(at(9), 0, wish(2, 9)).empty());
+  now_ += seconds(3) - Time{1};
+  join_from(at(8), 1, wish(2, 8));
+  EXPECT_TRUE(join_from(at(9), 0, wish(2, 9)).empty()) << "was heard of a moment ago";
+  now_ += Time{1};
+  const auto sent = join_from(at(9), 0, wish(2, 9));
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_TRUE(sent[0].to == at(9) && sent[1].to == at(8));
+}
+
+TEST_F(AggregatorTest, ASilentMemberOfAJobThatFormsIsReplacedAlone) {
+  join(0, wish(3, 0));
+  now_ += seconds(2);
+  join(1, wish(3, 1));
+  EXPECT_EQ(join_from(at(7), 0, wish(3, 7)).at(0).frame().header.workers, 0b001u)
+      << "with others like it, so far alone";
+  EXPECT_EQ(aggregator_.reports().at(0).joined, 0b011u);
+  now_ += seconds(1);
+  EXPECT_EQ(join_from(at(7), 0, wish(3, 7)).at(0).frame().header.workers, 0b011u) << "with rank 1";
+  const auto sent = join(2, wish(3, 2));
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].to, at(7));
+  EXPECT_EQ(sent[0].frame().header.digest, wish(3, 7).token);
+}
+
+// The terms of who is there no more bind nobody.
+TEST_F(AggregatorTest, ASilentJobThatFormsGivesWayToOthersTerms) {
+  join(0, wish(3, 0));
+  now_ += seconds(3);
+  join_from(at(7), 0, wish(2, 7));
+  EXPECT_EQ(join_from(at(8), 1, wish(2, 8)).size(), 2u);
+}
+
+// --- the end is near ---
+
+TEST_F(AggregatorTest, WhoDrainsTakesNoNewJobsButThoseOfItsWorkers) {
+  const std::uint32_t epoch = form(2);
+  aggregator_.drain();
+  expect_refused(join(0, wish(2, 50), kJob + 1), std::array{at(0)},
+                 "this aggregator is about to end and takes no new jobs");
+  EXPECT_EQ(join(1, wish(2, 1), kJob + 1).at(0).kind(), Kind::welcome) << "its second";
+  EXPECT_EQ(join(0, wish(2, 0), kJob + 1).size(), 2u);
+  say(at(0), contribution(epoch, 0, 1, 0b11), lanes(0, 1));
+  EXPECT_EQ(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1)).size(), 2u);
 }
 
 // --- several jobs, reports ---
@@ -266,7 +256,7 @@ TEST_F(AggregatorTest, TwoJobsDoNotTouchEachOther) {
     other_epoch = sent[0].frame().header.epoch;
   }
   EXPECT_NE(other_epoch, epoch);
-  EXPECT_EQ(aggregator_.slots_leased(), 16u);
+  EXPECT_EQ(aggregator_.taken().slots, 16u);
   wire::Header other = contribution(other_epoch, 0, 1, 0b11);
   other.job = kJob + 1;
   other.digest = 1;

@@ -21,7 +21,7 @@ using Bytes = std::vector<std::byte>;
 constexpr std::uint64_t kJob = 0xABCD;
 inline constexpr std::uint32_t kFrameSize = 1472;
 inline constexpr std::array<std::uint16_t, 16> kTable{0,  1,  3,  5,  8,  9,  12, 20,
-                                               21, 22, 23, 30, 31, 40, 41, 50};
+                                                      21, 22, 23, 30, 31, 40, 41, 50};
 
 inline Address at(std::uint32_t worker) { return {.low = worker, .port = 1000}; }
 
@@ -46,10 +46,9 @@ class AggregatorTest : public ::testing::Test, private Outbox {
  protected:
   ~AggregatorTest() override {
     const Counters& c = aggregator_.counters();
-    EXPECT_EQ(c.received, c.malformed + c.unexpected + c.strangers + c.gone + c.control +
-                              c.accepted + c.again + c.passed + c.blocked + c.asked + c.stale +
-                              c.tableless +
-                              c.mismatched);
+    EXPECT_EQ(c.received, c.malformed + c.unexpected + c.strangers + c.unproven + c.gone +
+                              c.control + c.accepted + c.again + c.passed + c.blocked + c.asked +
+                              c.stale + c.tableless + c.mismatched);
   }
 
   std::vector<Sent> say(const Address& from, const wire::Header& header,
@@ -64,11 +63,25 @@ class AggregatorTest : public ::testing::Test, private Outbox {
     aggregator_.receive(from, bytes, now_, *this);
     return sent_;
   }
-  std::vector<Sent> join(std::uint32_t worker, wire::Join wish, std::uint64_t job = kJob) {
+  std::vector<Sent> join(std::uint32_t worker, const wire::Join& wish, std::uint64_t job = kJob) {
     return join_from(at(worker), worker, wish, job);
   }
-  std::vector<Sent> join_from(const Address& from, std::uint32_t worker, const wire::Join& wish,
+  // With the cookie of this address.
+  std::vector<Sent> join_from(const Address& from, std::uint32_t worker, wire::Join wish,
                               std::uint64_t job = kJob) {
+    wish.cookie = cookie_of(from);
+    return join_as_said(from, worker, wish, job);
+  }
+  // What the aggregator gives who joins without one.
+  std::uint64_t cookie_of(const Address& from) {
+    const auto sent = join_as_said(from, 0, wish(1));
+    EXPECT_EQ(sent.size(), 1u);
+    if (sent.size() != 1 || sent[0].kind() != Kind::prove) return 0;
+    EXPECT_EQ(sent[0].to, from);
+    return wire::parse_cookie(sent[0].frame().payload);
+  }
+  std::vector<Sent> join_as_said(const Address& from, std::uint32_t worker, const wire::Join& wish,
+                                 std::uint64_t job = kJob) {
     std::string body;
     wire::write_join(wish, body);
     return say(from, {.kind = Kind::join, .worker = static_cast<std::uint16_t>(worker), .job = job},
@@ -83,16 +96,39 @@ class AggregatorTest : public ::testing::Test, private Outbox {
     EXPECT_FALSE(last.empty());
     return last.empty() ? 0 : last[0].frame().header.epoch;
   }
-  static wire::Join wish(std::uint32_t workers, std::uint64_t life = 0,
-                         std::uint16_t generation = 0) {
+  // Of one who knows which frames pass both ways.
+  static wire::Join wish(std::uint32_t workers, std::uint64_t life = 0, std::uint16_t attempt = 0) {
     return {.workers = static_cast<std::uint16_t>(workers),
             .slots = 8,
-            .frame_size = kFrameSize,
-            .token = wire::make_token(100 + life, generation),
+            .frame_size = wire::kFrameSizeMin,
+            .fits = kFrameSize,
+            .token = wire::make_token(100 + life, attempt),
             .terms = "sluice 1, test"};
   }
 
-  Aggregator aggregator_{{.slots_max = 64, .seed = 5}};
+  static wire::Join bound(wire::Join wish) {
+    wish.is_bound = true;
+    return wish;
+  }
+  std::vector<Sent> leave(std::uint32_t worker, std::uint32_t epoch, std::uint64_t job = kJob) {
+    return say(at(worker), {.kind = Kind::leave,
+                            .worker = static_cast<std::uint16_t>(worker),
+                            .job = job,
+                            .epoch = epoch});
+  }
+  // A question about nothing.
+  std::vector<Sent> watch(std::uint32_t worker, std::uint32_t epoch) {
+    return say(at(worker), {.kind = Kind::ask,
+                            .worker = static_cast<std::uint16_t>(worker),
+                            .job = kJob,
+                            .epoch = epoch});
+  }
+
+  static AggregatorOptions options_of(const Limits& limits, std::uint64_t start = 5) {
+    return {.limits = limits, .secret = {start, 77}};
+  }
+
+  Aggregator aggregator_{options_of({.slots_max = 64})};
   Time now_ = seconds(10);
 
  private:
@@ -119,7 +155,7 @@ inline Bytes lanes(std::uint32_t worker, std::uint32_t chunk) {
 }
 
 inline wire::Header contribution(std::uint32_t epoch, std::uint32_t worker, std::uint32_t chunk,
-                          std::uint64_t workers = 0b111) {
+                                 std::uint64_t workers = 0b111) {
   return {.kind = Kind::contribution,
           .worker = static_cast<std::uint16_t>(worker),
           .job = kJob,

@@ -108,10 +108,20 @@ TEST(Congestion, AfterADecreaseGrowsByOneForEachWindow) {
   EXPECT_EQ(congestion.window(), 81u);
 }
 
-TEST(Congestion, NeverFallsBelowTwo) {
-  Congestion congestion = grown(16);
-  for (std::uint64_t serial = 1; serial < 100; ++serial) congestion.lost(serial, serial + 1);
-  EXPECT_EQ(congestion.window(), 2u);
+// So little on the way is no reason for loss.
+TEST(Congestion, NeverFallsBelowHalfOfWhatItStartsWith) {
+  const auto fallen = [](std::uint32_t limit, std::uint32_t workers) {
+    Congestion congestion;
+    congestion.open(limit, workers);
+    for (std::uint32_t i = 0; i < 100; ++i) congestion.answered(Queues::empty);
+    for (std::uint64_t serial = 1; serial < 200; ++serial) congestion.lost(serial, serial + 1);
+    return congestion.window();
+  };
+  EXPECT_EQ(fallen(100, 1), 8u);
+  EXPECT_EQ(fallen(100, 16), 4u);
+  EXPECT_EQ(fallen(100, 64), 2u);
+  EXPECT_EQ(fallen(6, 1), 3u);
+  EXPECT_EQ(fallen(2, 1), 2u) << "and never below two";
 }
 
 // An aggregator that came back may hold less; what was lost to the one before says nothing of it.

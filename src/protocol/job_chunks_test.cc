@@ -241,6 +241,7 @@ TEST_F(AggregatorTest, DigestsThatDifferEndTheJobNamingBothSides) {
   expect_refused(sent, std::array{at(0), at(1), at(2)}, text);
   EXPECT_EQ(sent[1].frame().header.worker, 1);
   EXPECT_EQ(sent[1].frame().header.epoch, epoch);
+  EXPECT_EQ(sent[1].frame().header.digest, wish(3, 1).token);
   expect_refused(say(at(0), contribution(epoch, 0, 2), lanes(0, 2)), std::array{at(0)}, text);
   expect_refused(join(2, wish(3, 2)), std::array{at(2)}, text);
   EXPECT_EQ(aggregator_.counters().mismatched, 2u);

@@ -55,9 +55,8 @@ TEST(JobReport, AJobFormsWhileItFormsAnywhere) {
   JobReport other = forming;
   other.joined = 0b101;
   other.missing = 0b010;
-  for (const auto& reports :
-       {std::array{waiting(1, 0b001, 4, seconds(9)), forming, other},
-        std::array{forming, waiting(1, 0b001, 4, seconds(9)), other}}) {
+  for (const auto& reports : {std::array{waiting(1, 0b001, 4, seconds(9)), forming, other},
+                              std::array{forming, waiting(1, 0b001, 4, seconds(9)), other}}) {
     const JobReport one = merged(reports).at(0);
     EXPECT_TRUE(one.is_forming && !one.is_waiting);
     EXPECT_EQ(one.joined, 0b001u);

@@ -24,8 +24,7 @@ Job::RingSlot& Job::make_ring(std::uint32_t slot) {
   if (made == nullptr) {
     made = std::make_unique<RingSlot>();
     made->ring.workers = workers_;
-    made->memory =
-        ring_memory_.bytes().subspan((slot - slots_count_) * ring_size(), ring_size());
+    made->memory = ring_memory_.bytes().subspan((slot - slots_count_) * ring_size(), ring_size());
   }
   return *made;
 }
@@ -155,7 +154,13 @@ void Job::answer_from_ring(const wire::Header& header, RingSlot& slot, Outbox& o
   const Ring& ring = slot.ring;
   if (ring.has_acknowledged(header.worker, header.chunk)) return;
   Content content = slot.contents[header.chunk % ring.depth];
-  if (ring.has_result(header.chunk) && content.digest == header.digest) {
+  const Ring::Kept& place = ring.place_of(header.chunk);
+  // Who asks about something else than the others reduce shall send it, and be refused.
+  if (place.used && place.chunk == header.chunk && content.digest != header.digest) {
+    tell_wait(header, 0, out);
+    return;
+  }
+  if (ring.has_result(header.chunk)) {
     content.flags |= wire::kRepeated;
     send_content(address_of(header.worker), header.slot, header.chunk, content,
                  ring_room(slot, header.chunk).first(content.result_size), header.stamp, out);

@@ -169,6 +169,28 @@ TEST_F(AggregatorTest, AnotherDigestInARingEndsTheJob) {
   EXPECT_EQ(aggregator_.counters().mismatched, 1u);
 }
 
+// It was silent, and waited for ever for a result with its own digest.
+TEST_F(AggregatorTest, WhoAsksInARingAboutSomethingElseShallSayItAndEndsTheJob) {
+  const std::uint32_t epoch = form(3);
+  say(at(1), about(epoch, 1, 1, 100));
+  say(at(0), about(epoch, 0, 1, 2), blocks(0, {1}));
+  wire::Header other = ask_about(epoch, 1, 1);
+  other.digest ^= 1;
+  for (const bool is_complete : {false, true}) {
+    if (is_complete) say(at(2), about(epoch, 2, 1, 2), blocks(2, {1}));
+    const auto sent = say(at(1), other);
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].kind(), Kind::wait);
+    EXPECT_EQ(sent[0].frame().header.workers, 0u);
+  }
+  EXPECT_EQ(say(at(1), ask_about(epoch, 1, 1)).at(0).kind(), Kind::result);
+  wire::Header nothing = about(epoch, 1, 1, 100);
+  nothing.digest ^= 1;
+  const auto sent = say(at(1), nothing);
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].kind(), Kind::refused);
+}
+
 TEST_F(AggregatorTest, RestoredResultsOfARingGoToThoseWhoWait) {
   const std::uint32_t epoch = form(3);
   EXPECT_TRUE(say(at(1), about(epoch, 1, 20, 24), blocks(1, {1})).empty());
@@ -187,6 +209,19 @@ TEST_F(AggregatorTest, RestoredResultsOfARingGoToThoseWhoWait) {
   EXPECT_EQ(say(at(0), restore, blocks(0, {3})).size(), 2u) << "worker 2 lacks it, worker 1 not";
 }
 
+TEST_F(AggregatorTest, RestoredResultsOfARingWithAnotherDigestEndTheJob) {
+  const std::uint32_t epoch = form(3);
+  wire::Header restore = about(epoch, 0, 20, 0);
+  restore.kind = Kind::restore;
+  EXPECT_EQ(say(at(0), restore, blocks(0, {2})).at(0).kind(), Kind::restored);
+  restore.worker = 1;
+  restore.digest ^= 1;
+  const auto sent = say(at(1), restore, blocks(0, {2}));
+  ASSERT_EQ(sent.size(), 3u);
+  for (const Sent& one : sent) EXPECT_EQ(one.kind(), Kind::refused);
+  EXPECT_EQ(aggregator_.counters().mismatched, 1u);
+}
+
 TEST_F(AggregatorTest, ReportsSayWhoIsMissingInARing) {
   const std::uint32_t epoch = form(3);
   say(at(1), about(epoch, 1, 1, 9));
@@ -200,7 +235,7 @@ TEST_F(AggregatorTest, ReportsSayWhoIsMissingInARing) {
 
 TEST_F(AggregatorTest, WhoLeftIsNamedToThoseWhoWaitInARing) {
   const std::uint32_t epoch = form(3);
-  say(at(2), {.kind = Kind::leave, .worker = 2, .job = kJob, .epoch = epoch});
+  leave(2, epoch);
   const auto sent = say(at(0), about(epoch, 0, 1, 2), blocks(0, {1}));
   expect_refused(sent, std::array{at(0)}, "worker 2 has left the job");
 }

@@ -1,5 +1,5 @@
-// Any bytes as datagrams to a worker's link, many of them with the right checksum, job and epoch: a
-// result that was waited for, or ignored; what the link sends is always a frame.
+// Any bytes as datagrams to a worker's link, many of them with the right checksum, job, epoch and
+// token: a result that was waited for, or ignored; what the link sends is always a frame.
 #include "protocol/link.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -33,13 +33,13 @@ Bytes welcome_from(FuzzedDataProvider& data, const wire::Header& header) {
        .slots = data.PickValueInArray<std::uint16_t>({kSlots, kSlots, 1, 3, 65535}),
        .frame_size = data.PickValueInArray<std::uint32_t>({kFrameSize, kFrameSize, 576, 65507}),
        .window = data.PickValueInArray<std::uint32_t>({1, 2, 100, 0xffffffff})},
-      body);
+      data.PickValueInArray<std::size_t>({0, 496, 1152, 1220, 1300}), body);
   return written(header, std::as_bytes(std::span(body)));
 }
 
-Bytes datagram_from(FuzzedDataProvider& data) {
+Bytes datagram_from(FuzzedDataProvider& data, std::uint64_t token) {
   wire::Header header{
-      .kind = static_cast<Kind>(data.ConsumeIntegralInRange<std::uint8_t>(1, 13)),
+      .kind = static_cast<Kind>(data.ConsumeIntegralInRange<std::uint8_t>(1, 15)),
       .flags = data.ConsumeIntegralInRange<std::uint8_t>(0, 3),
       .job = data.ConsumeIntegralInRange<std::uint64_t>(0, 15) == 0 ? kJob + 1 : kJob,
       .epoch = data.PickValueInArray<std::uint32_t>({1, 1, 1, 3, 0}),
@@ -51,12 +51,20 @@ Bytes datagram_from(FuzzedDataProvider& data) {
                .bits = data.ConsumeIntegral<std::uint8_t>(),
                .count = data.ConsumeIntegral<std::uint32_t>()},
       .table = data.ConsumeBool() ? wire::table_name(kTable) : 7};
+  const bool answers_join =
+      header.kind == Kind::welcome || header.kind == Kind::refused || header.kind == Kind::prove;
+  if (answers_join && data.ConsumeIntegralInRange<int>(0, 7) != 0) header.digest = token;
   Bytes datagram;
   const bool is_bare = header.kind == Kind::wait || header.kind == Kind::restored ||
                        header.kind == Kind::need_table || header.kind == Kind::leave ||
-                       header.kind == Kind::gone || header.kind == Kind::ask;
+                       header.kind == Kind::gone || header.kind == Kind::ask ||
+                       header.kind == Kind::left;
   if (header.kind == Kind::welcome) {
     datagram = welcome_from(data, header);
+  } else if (header.kind == Kind::prove) {
+    std::string cookie;
+    wire::write_cookie(data.ConsumeIntegralInRange<std::uint64_t>(1, 3), cookie);
+    datagram = written(header, std::as_bytes(std::span(cookie)));
   } else if (header.kind == Kind::refused) {
     std::string text;
     wire::write_refusal(data.ConsumeRandomLengthString(20), text);
@@ -93,12 +101,30 @@ class Driver {
       : link_({.rank = 1,
                .workers = 2,
                .job = kJob,
+               .life = 7,
                .terms = "fuzz",
                .channels = 2,
                .slots = kSlots,
                .frame_size = kFrameSize,
                .joins_again = joins_again}) {}
 
+  // As with an aggregator that works.
+  void open() {
+    send(8);
+    std::string body;
+    wire::write_cookie(1, body);
+    receive(written({.kind = Kind::prove, .job = kJob, .digest = token_},
+                    std::as_bytes(std::span(body))));
+    send(8);
+    for (const std::uint32_t epoch : {0u, 1u}) {
+      wire::write_welcome({2, kSlots, kFrameSize, 100}, kFrameSize - wire::kHeaderSize, body);
+      receive(written(
+          {.kind = Kind::welcome, .job = kJob, .epoch = epoch, .digest = token_, .workers = 3},
+          std::as_bytes(std::span(body))));
+      send(8);
+    }
+    SLUICE_ASSERT(link_.is_open());
+  }
   void put() {
     if (!link_.was_open() || number_ == 20) return;
     Reduction what{.op = Op::lane_sum, .bits = 2, .count = 16};
@@ -133,7 +159,10 @@ class Driver {
       const auto frame = wire::parse(bytes);
       SLUICE_ASSERT(frame.has_value());
       SLUICE_ASSERT(frame->header.job == kJob && frame->header.worker == 1);
+      if (frame->header.kind == Kind::join) token_ = wire::parse_join(frame->payload)->token;
     }
+    SLUICE_ASSERT(!had_left_ || count == 0);
+    had_left_ = link_.has_left();
   }
   void drop() {
     link_.drop_items();
@@ -141,14 +170,19 @@ class Driver {
     number_ = 20;
   }
   void wait(int ms) { now_ += std::chrono::milliseconds(ms); }
-  void watch(bool on) { link_.watch(on); }
-  void leave() { link_.leave(); }
+  // Who leaves has nothing on its way.
+  void leave(bool in_a_hurry) {
+    drop();
+    link_.leave(in_a_hurry);
+  }
+  [[nodiscard]] std::uint64_t token() const { return token_; }
   void check() const {
     SLUICE_ASSERT(link_.wake() >= Time{} || link_.is_open());
     SLUICE_ASSERT(link_.explain().size() < 2000);
     const LinkCounters& counters = link_.counters();
     SLUICE_ASSERT(counters.results + counters.waits + counters.ignored <= counters.received);
-    SLUICE_ASSERT(counters.timeouts <= counters.asks);
+    SLUICE_ASSERT(counters.timeouts <= counters.asks + counters.retransmits);
+    SLUICE_ASSERT(!link_.has_left() || link_.wake() == kNever);
   }
 
  private:
@@ -156,6 +190,8 @@ class Driver {
   const std::array<std::byte, 4> up_{};
   std::set<std::uint32_t> waiting_;
   std::uint32_t number_ = 0;
+  std::uint64_t token_ = 0;  // of the last join
+  bool had_left_ = false;
   Time now_{};
 };
 
@@ -165,11 +201,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   FuzzedDataProvider data(bytes, size);
   Driver driver(data.ConsumeIntegralInRange<int>(0, 7) != 0);
   driver.send(8);
+  if (data.ConsumeIntegralInRange<int>(0, 3) != 0) driver.open();
   while (data.remaining_bytes() > 0) {
     switch (data.ConsumeIntegralInRange<int>(0, 31)) {
-      case 0: driver.watch(data.ConsumeBool()); break;
-      case 1: driver.drop(); break;
-      case 2: driver.leave(); break;
+      case 0: driver.drop(); break;
+      case 1: driver.leave(data.ConsumeBool()); break;
+      case 2:
       case 3:
       case 4:
       case 5: driver.wait(data.ConsumeIntegralInRange<int>(0, 500)); break;
@@ -180,7 +217,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       case 10:
       case 11:
       case 12: driver.send(data.ConsumeIntegralInRange<std::size_t>(0, 10)); break;
-      default: driver.receive(datagram_from(data)); break;
+      default: driver.receive(datagram_from(data, driver.token())); break;
     }
     driver.check();
   }

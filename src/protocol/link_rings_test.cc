@@ -108,11 +108,12 @@ TEST_F(LinkRingTest, ASumThatShouldHoldItsDataIsNotTakenBeforeItWasSent) {
   put_pieces("-d-");
   one(Time{0});
   EXPECT_FALSE(gets(2, milliseconds(1)));
+  EXPECT_FALSE(hear(result(kRing, 3, 1003), milliseconds(1), kDown)) << "another digest, early";
   EXPECT_TRUE(gets(3, milliseconds(1)));
   EXPECT_FALSE(gets(4, milliseconds(1))) << "no such item";
   wire::Header other = result(kRing, 1, 5);
   EXPECT_FALSE(hear(other, milliseconds(1), kDown));
-  EXPECT_EQ(link_.counters().ignored, 3u);
+  EXPECT_EQ(link_.counters().ignored, 4u);
 }
 
 TEST_F(LinkRingTest, TheSilentAskWhenNothingComes) {
@@ -183,6 +184,39 @@ TEST_F(LinkRingTest, HandsBackTheLastResultsAndSpeaksAnew) {
          milliseconds(15));
   }
   EXPECT_GT(link_.wake(), milliseconds(15)) << "all are back";
+}
+
+TEST_F(LinkRingTest, HandsBackResultsThatCameBeforeTheirTurn) {
+  open(kSlots, 16);
+  put_pieces("d---d");
+  one(Time{0});
+  ASSERT_TRUE(gets(1, milliseconds(1)));
+  ASSERT_TRUE(gets(3, milliseconds(1)));
+  hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(2));
+  send(milliseconds(2));
+  welcome(milliseconds(3), {3, kSlots, kFrameSize, 16}, kEpoch + 2);
+  std::vector<std::uint32_t> restored;
+  for (const Seen& seen : send(milliseconds(3))) {
+    if (seen.header.kind == Kind::restore) restored.push_back(seen.header.chunk);
+  }
+  EXPECT_EQ(restored, (std::vector<std::uint32_t>{1, 3}));
+}
+
+// What was announced to the memory that is lost nobody knows any more.
+TEST_F(LinkRingTest, SpeaksAnewAboutAnItemThatHadNotItsTurnBeforeTheLoss) {
+  open(kSlots, 16);
+  put_pieces("d---d");
+  EXPECT_EQ(one(Time{0}).header.next, 5u);
+  ASSERT_TRUE(gets(1, milliseconds(1)));
+  hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(2));
+  send(milliseconds(2));
+  welcome(milliseconds(3), {3, kSlots, kFrameSize, 16}, kEpoch + 2);
+  const auto seen = send(milliseconds(3));
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].header.kind, Kind::restore);
+  EXPECT_EQ(seen[1].header.kind, Kind::contribution);
+  EXPECT_EQ(seen[1].header.chunk, 2u);
+  EXPECT_EQ(seen[1].header.next, 5u);
 }
 
 TEST_F(LinkRingTest, RingsAreFewerThanSlotsAndTakenInTurn) {

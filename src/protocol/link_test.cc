@@ -1,79 +1,18 @@
-// Joining, joining again, leaving.
+// What a link says and believes: refusals, losses of memory, dropped items.
 #include "protocol/link_test.h"
 
 namespace sluice::protocol {
 namespace {
 
-// --- joining ---
-
-TEST_F(LinkTest, JoinsWithEverySizeTheLargestFirst) {
-  const auto seen = send(Time{0});
-  ASSERT_EQ(seen.size(), 4u);
-  std::size_t index = 0;
-  for (const std::uint32_t size : {1472u, 1452u, 1372u, 1232u}) {
-    const Seen& one = seen[index++];
-    EXPECT_EQ(one.header.kind, Kind::join);
-    EXPECT_EQ(one.bytes.size(), size);
-    const auto wish = wire::parse_join(one.payload);
-    ASSERT_TRUE(wish);
-    EXPECT_EQ(wish->workers, 3);
-    EXPECT_EQ(wish->slots, 64);
-    EXPECT_EQ(wish->frame_size, size);
-    EXPECT_EQ(wish->token, wire::make_token(5, 0));
-    EXPECT_EQ(wish->terms, "sluice 1, test");
-  }
-  EXPECT_EQ(link_.explain(), "the aggregator does not answer");
-  EXPECT_FALSE(link_.was_open());
-}
-
-TEST_F(LinkTest, JoinsAgainAfterPausesThatGrow) {
-  Time now{0};
-  for (const int pause : {20, 40, 80, 160, 320, 500, 500}) {
-    EXPECT_EQ(send(now).size(), 4u);
-    EXPECT_GE(link_.wake(), now + milliseconds(pause) / 2);
-    EXPECT_LT(link_.wake(), now + milliseconds(pause) * 3 / 2);
-    EXPECT_TRUE(send(link_.wake() - Time{1}).empty());
-    now = link_.wake();
-  }
-}
-
-TEST_F(LinkTest, IsOpenWhenTheWelcomeHasAnEpoch) {
-  send(Time{0});
-  welcome(Time{0}, {3, 64, 9000, 2}, 0, 0b010);
-  EXPECT_FALSE(link_.is_open());
-  EXPECT_EQ(link_.explain(), "waiting for workers to join: 0, 2");
-  welcome(Time{0}, {3, 16, 1372, 4});
-  EXPECT_TRUE(link_.is_open() && link_.was_open());
-  EXPECT_EQ(link_.frame_size(), 1372u);
-  EXPECT_EQ(link_.counters().joins, 1u);
-  EXPECT_EQ(link_.explain(), "");
-  EXPECT_EQ(link_.wake(), kNever);
-}
-
-TEST_F(LinkTest, FramesTooSmallForEverybodysSizesAreNoWelcome) {
-  send(Time{0});
-  welcome(Time{0}, {3, 16, 600, 4});
-  EXPECT_FALSE(link_.is_open());
-}
+// --- what ends a job ---
 
 TEST_F(LinkTest, FewerSlotsThanChannelsEndTheJob) {
   link_ = Link(options_of(3));
-  send(Time{0});
+  find_size(Time{0});
   welcome(Time{0}, {3, 2, kFrameSize, 4});
   EXPECT_EQ(link_.refusal(), "the aggregator leases 2 slots; accepted: 3 or more");
   EXPECT_EQ(link_.explain(), link_.refusal());
   EXPECT_EQ(link_.wake(), kNever);
-}
-
-// Slots or frames that nobody asked for: 4 GB of memory, or datagrams that do not get through.
-TEST_F(LinkTest, AWelcomeBeyondWhatWasAskedForIsNotBelieved) {
-  send(Time{0});
-  welcome(Time{0}, {3, 65, kFrameSize, 4});
-  EXPECT_FALSE(link_.is_open());
-  welcome(Time{0}, {3, 64, kFrameSize + 1, 4});
-  EXPECT_FALSE(link_.is_open());
-  welcome(Time{0}, {2, 64, kFrameSize, 4});
-  EXPECT_FALSE(link_.is_open());
 }
 
 TEST_F(LinkTest, WhatTheAggregatorRefusesIsSaidWordForWord) {
@@ -81,7 +20,11 @@ TEST_F(LinkTest, WhatTheAggregatorRefusesIsSaidWordForWord) {
   put(1);
   send(Time{0});
   const std::string why = "worker 1 wants 'a', workers 0 want 'b'";
-  hear({.kind = Kind::refused, .epoch = kEpoch}, Time{0}, std::as_bytes(std::span(why)));
+  for (const std::uint64_t other : {token_ - 1, token_ + 1, token_ + (1 << 16), std::uint64_t{0}}) {
+    refuse(Time{0}, why, other, kEpoch);
+    EXPECT_EQ(link_.refusal(), "") << "of another attempt or life";
+  }
+  refuse(Time{0}, why, token_, kEpoch);
   EXPECT_EQ(link_.refusal(), why);
   EXPECT_FALSE(link_.is_open());
   EXPECT_TRUE(send(milliseconds(500)).empty());
@@ -106,16 +49,27 @@ class LinkThatLost : public LinkTest {
   std::vector<Seen> first_;
 };
 
-TEST_F(LinkThatLost, JoinsWithTheNextGenerationAndTheTermsItBeganWith) {
+TEST_F(LinkThatLost, JoinsWithTheNextAttemptBoundToTheTermsItBeganWith) {
   lose();
   EXPECT_EQ(link_.wake(), milliseconds(30));
   const auto seen = send(milliseconds(30));
   ASSERT_EQ(seen.size(), 1u);
   const auto wish = wire::parse_join(seen[0].payload);
   ASSERT_TRUE(wish);
-  EXPECT_EQ(wish->token, wire::make_token(5, 1));
+  EXPECT_EQ(wish->token, wire::make_token(5, 2)) << "the first began with the cookie";
   EXPECT_EQ(wish->slots, 2);
-  EXPECT_EQ(wish->frame_size, kFrameSize);
+  EXPECT_EQ(wish->frame_size, 576u);
+  EXPECT_EQ(wish->fits, kFrameSize);
+  EXPECT_TRUE(wish->is_bound);
+  EXPECT_EQ(wish->cookie, kCookie);
+  // It has started again, and gives others.
+  prove(milliseconds(31), 4711);
+  const auto again = send(milliseconds(31));
+  ASSERT_EQ(again.size(), 1u) << "what passes is known";
+  const auto next = wire::parse_join(again[0].payload);
+  EXPECT_EQ(next->token, wire::make_token(5, 3));
+  EXPECT_EQ(next->cookie, 4711u);
+  EXPECT_TRUE(next->is_bound && next->fits == kFrameSize && next->slots == 2);
 }
 
 TEST_F(LinkThatLost, RestoresResultsAndSendsItemsAgainUnderTheNextEpoch) {
@@ -140,24 +94,53 @@ TEST_F(LinkThatLost, RestoresResultsAndSendsItemsAgainUnderTheNextEpoch) {
 
   ASSERT_TRUE(hear(result(1, 1, 1001, kEpoch + 2), milliseconds(41), kDown));
   hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .chunk = 3}, milliseconds(41));
-  EXPECT_NE(link_.wake(), kNever) << "that was another chunk";
+  EXPECT_LT(link_.wake(), milliseconds(241)) << "that was another chunk";
   seen = send(link_.wake());
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0].header.kind, Kind::restore);
   hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .chunk = 1}, milliseconds(300));
-  EXPECT_EQ(link_.wake(), kNever);
+  EXPECT_EQ(link_.wake(), milliseconds(500)) << "nothing but to watch";
 }
 
-TEST_F(LinkThatLost, OtherTermsThanItBeganWithAreNotTakenAndSaid) {
+// Nobody can need the one before it any more: all have contributed to the next.
+TEST_F(LinkThatLost, AResultThatIsFollowedByTheNextNeedNotBeRestored) {
+  lose();
+  send(milliseconds(30));
+  welcome(milliseconds(40), {3, 2, kFrameSize, 4}, kEpoch + 2);
+  link_.put(item_of(2));
+  EXPECT_EQ(send(milliseconds(40)).size(), 3u) << "restores slot 0, and goes on in both";
+  ASSERT_TRUE(hear(result(0, 2, 1002, kEpoch + 2), milliseconds(41), kDown));
+  ASSERT_TRUE(hear(result(1, 1, 1001, kEpoch + 2), milliseconds(41), kDown));
+  EXPECT_EQ(link_.wake(), milliseconds(241)) << "nothing but to watch";
+  EXPECT_TRUE(send(milliseconds(240)).empty());
+}
+
+TEST_F(LinkThatLost, OtherTermsThanItBeganWithAreNotTaken) {
   lose();
   send(milliseconds(30));
   welcome(milliseconds(40), {3, 1, kFrameSize, 4}, kEpoch + 2);
   EXPECT_FALSE(link_.is_open());
-  EXPECT_EQ(link_.explain(),
-            "the aggregator came back with 1 slots and frames of 1472 bytes; accepted: 2 and 1472, "
-            "which the job began with");
+  welcome(milliseconds(40), {3, 2, kFrameSize - 1, 4}, kEpoch + 2);
+  EXPECT_FALSE(link_.is_open());
   welcome(milliseconds(41), {3, 2, kFrameSize, 4}, kEpoch + 4);
   EXPECT_TRUE(link_.is_open());
+}
+
+// How it came is its own affair, and no restore may say it.
+TEST_F(LinkTest, AResultThatCameRepeatedIsRestoredLikeAnyOther) {
+  open(2, 4);
+  put(1);
+  send(Time{0});
+  wire::Header repeated = result(0, 1, 1000);
+  repeated.flags = wire::kRepeated | wire::kNonFinite;
+  ASSERT_TRUE(hear(repeated, milliseconds(1), kDown));
+  hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(2));
+  send(milliseconds(2));
+  welcome(milliseconds(3), {3, 2, kFrameSize, 4}, kEpoch + 2);
+  const auto seen = send(milliseconds(3));
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].header.kind, Kind::restore);
+  EXPECT_EQ(seen[0].header.flags, wire::kNonFinite);
 }
 
 TEST_F(LinkTest, WithoutJoiningAgainALossOfMemoryIsTheEnd) {
@@ -183,23 +166,6 @@ TEST_F(LinkTest, JoiningAgainKeepsToTheWindow) {
   EXPECT_LE(send(milliseconds(40)).size(), 4u);
 }
 
-TEST_F(LinkTest, WhoWatchesAsksNowAndThenWithItsLastResult) {
-  open(2, 4);
-  put(1);
-  send(Time{0});
-  link_.watch(true);
-  ASSERT_TRUE(hear(result(0, 1, 1000), milliseconds(10), kDown));
-  EXPECT_EQ(link_.wake(), milliseconds(210));
-  EXPECT_TRUE(send(milliseconds(209)).empty());
-  const auto seen = send(milliseconds(210));
-  ASSERT_EQ(seen.size(), 1u);
-  EXPECT_EQ(seen[0].header.kind, Kind::restore);
-  EXPECT_EQ(seen[0].payload, kDown);
-  EXPECT_EQ(link_.wake(), milliseconds(410));
-  link_.watch(false);
-  EXPECT_EQ(link_.wake(), kNever);
-}
-
 // --- the end ---
 
 TEST_F(LinkTest, DroppedItemsAreNotLookedAtAgain) {
@@ -215,46 +181,28 @@ TEST_F(LinkTest, DroppedItemsAreNotLookedAtAgain) {
     hear(wait(1, 1, 0b001), Time{0});
     link_.drop_items();
   }
-  EXPECT_EQ(link_.wake(), kNever);
-  EXPECT_TRUE(send(milliseconds(1000)).empty());
+  EXPECT_EQ(link_.wake(), milliseconds(200)) << "nothing but to watch";
+  const auto seen = send(milliseconds(1000));
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].header.kind, Kind::ask);
+  EXPECT_EQ(seen[0].header.digest, 0u);
   EXPECT_FALSE(hear(result(0, 1, 1000), milliseconds(1000), kDown));
   EXPECT_EQ(link_.explain(), "");
-}
-
-TEST_F(LinkTest, LeavesWithThreeFramesSinceNobodyAnswersThem) {
-  open(4, 4);
-  link_.leave();
-  EXPECT_EQ(link_.wake(), Time{0});
-  const auto seen = send(Time{0});
-  ASSERT_EQ(seen.size(), 3u);
-  for (const Seen& one : seen) {
-    EXPECT_EQ(one.header.kind, Kind::leave);
-    EXPECT_EQ(one.header.epoch, kEpoch);
-  }
-  EXPECT_EQ(link_.wake(), kNever);
-  EXPECT_TRUE(send(milliseconds(500)).empty());
-}
-
-// wake() says at once and send() has nothing: who drives the link spins.
-TEST_F(LinkTest, WhoLeavesBeforeAnyEpochHasNothingToSay) {
-  send(Time{0});
-  link_.leave();
-  EXPECT_TRUE(send(milliseconds(500)).empty());
-  EXPECT_EQ(link_.wake(), kNever);
 }
 
 TEST_F(LinkTest, CountsWhatWentBothWays) {
   open(4, 4);
   const LinkCounters before = link_.counters();
-  EXPECT_EQ(before.sent, 4u);
-  EXPECT_EQ(before.sent_bytes, 1472u + 1452 + 1372 + 1232);
-  EXPECT_EQ(before.received_bytes, wire::kHeaderSize + wire::kWelcomeSize);
+  EXPECT_EQ(before.sent, 6u);
+  EXPECT_EQ(before.sent_bytes, 576u + 1472 + 1452 + 1372 + 1232 + 576);
+  EXPECT_EQ(before.received, 3u);
+  EXPECT_EQ(before.received_bytes, 88u + 1472 + 92);
   put(2);
   send(Time{0});
   hear(result(0, 1, 1000), Time{0}, kDown);
   EXPECT_EQ(link_.counters().sent, before.sent + 2);
   EXPECT_EQ(link_.counters().sent_bytes, before.sent_bytes + 2 * (wire::kHeaderSize + 4));
-  EXPECT_EQ(link_.counters().received, 2u);
+  EXPECT_EQ(link_.counters().received, 4u);
 }
 
 }  // namespace

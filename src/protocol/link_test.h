@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "protocol/link.h"
+#include "protocol/round_trip.h"
 
 namespace sluice::protocol {
 
@@ -18,6 +19,7 @@ using Bytes = std::vector<std::byte>;
 constexpr std::uint64_t kJob = 77;
 inline constexpr std::uint32_t kEpoch = 9;
 inline constexpr std::uint32_t kFrameSize = 1472;
+inline constexpr std::uint64_t kCookie = 0xC00C1E;
 inline const Bytes kUp{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
 inline const Bytes kDown{std::byte{5}, std::byte{6}, std::byte{7}, std::byte{8}};
 
@@ -47,6 +49,15 @@ inline Item item_of(std::uint32_t piece, std::uint32_t channel = 0) {
           .piece = piece};
 }
 
+// Too long to be sent again where it may be asked about.
+inline const Bytes kLargeUp(257, std::byte{9});
+inline Item large_item_of(std::uint32_t piece, std::uint32_t channel = 0) {
+  Item item = item_of(piece, channel);
+  item.what.count = 257;
+  item.up = kLargeUp;
+  return item;
+}
+
 class LinkTest : public ::testing::Test {
  protected:
   std::vector<Seen> send(Time now, std::size_t most = 200) {
@@ -61,6 +72,7 @@ class LinkTest : public ::testing::Test {
       if (!frame) continue;
       EXPECT_EQ(frame->header.job, kJob);
       EXPECT_EQ(frame->header.worker, 0);
+      if (frame->header.kind == Kind::join) token_ = wire::parse_join(frame->payload)->token;
       seen.push_back({frame->header, {frame->payload.begin(), frame->payload.end()}, bytes});
     }
     return seen;
@@ -73,20 +85,61 @@ class LinkTest : public ::testing::Test {
     datagram_.insert(datagram_.end(), payload.begin(), payload.end());
     return link_.receive(datagram_, now);
   }
-  void welcome(Time now, wire::Welcome body, std::uint32_t epoch = kEpoch,
-               std::uint64_t workers = 0b111) {
+  // Answers carry the token of the last join, unless it is said which.
+  void prove(Time now, std::uint64_t cookie = kCookie) { prove(now, cookie, token_); }
+  void prove(Time now, std::uint64_t cookie, std::uint64_t token) {
     std::string text;
-    wire::write_welcome(body, text);
-    hear({.kind = Kind::welcome, .epoch = epoch, .workers = workers}, now,
-         std::as_bytes(std::span(text)));
+    wire::write_cookie(cookie, text);
+    hear({.kind = Kind::prove, .digest = token}, now, std::as_bytes(std::span(text)));
   }
-  void open(std::uint16_t slots, std::uint32_t window) {
-    send(Time{0});
-    welcome(Time{0}, {3, slots, kFrameSize, window});
+  struct How {
+    std::uint32_t epoch = kEpoch;
+    std::uint64_t workers = 0b111;
+    std::uint32_t size = 92;  // of the datagram
+    std::optional<std::uint64_t> token = std::nullopt;
+  };
+  void welcome(Time now, wire::Welcome body, const How& how) {
+    std::string text;
+    wire::write_welcome(body, how.size - wire::kHeaderSize, text);
+    hear({.kind = Kind::welcome,
+          .epoch = how.epoch,
+          .digest = how.token.value_or(token_),
+          .workers = how.workers},
+         now, std::as_bytes(std::span(text)));
+  }
+  void welcome(Time now, wire::Welcome body, std::uint32_t epoch = kEpoch) {
+    welcome(now, body, How{.epoch = epoch});
+  }
+  void refuse(Time now, const std::string& why, std::uint64_t token, std::uint32_t epoch = 0) {
+    hear({.kind = Kind::refused, .epoch = epoch, .digest = token}, now,
+         std::as_bytes(std::span(why)));
+  }
+  // Up to the joins that say what fits; when they are sent.
+  Time find_size(Time now, std::uint32_t size = kFrameSize, Time delay = Time{0}) {
+    send(now);
+    prove(now += delay);
+    send(now);
+    welcome(now += delay, {3, 1, size, 2}, How{.epoch = 0, .workers = 0, .size = size});
+    send(now);
+    return now;
+  }
+  // Without delay the time-out is the least.
+  void open(std::uint16_t slots, std::uint32_t window, Time delay = Time{0}) {
+    const Time now = find_size(Time{0}, kFrameSize, delay);
+    welcome(now + delay, {3, slots, kFrameSize, window});
     ASSERT_TRUE(link_.is_open());
+  }
+  // What the link knows of round trips from joining.
+  static RoundTrip trip_of_joining(Time delay = Time{0}) {
+    RoundTrip trip;
+    for (int i = 0; i < 3; ++i) trip.sample(delay);
+    return trip;
   }
   void put(std::uint32_t items) {
     for (std::uint32_t i = 0; i < items; ++i) link_.put(item_of(i));
+  }
+  void put_large(std::uint32_t items) {
+    for (std::uint32_t i = 0; i < items; ++i) link_.put(large_item_of(i));
   }
   static wire::Header result(std::uint16_t slot, std::uint32_t chunk, std::uint64_t digest,
                              std::uint32_t epoch = kEpoch) {
@@ -108,6 +161,7 @@ class LinkTest : public ::testing::Test {
   }
 
   Link link_{options_of()};
+  std::uint64_t token_ = 0;  // of the last join
 
  private:
   Bytes datagram_;

@@ -71,7 +71,7 @@ class WorkerTest : public ::testing::Test, private Outbox {
   }
   void restart(std::uint32_t index) {
     aggregators_.resize(std::max<std::size_t>(aggregators_.size(), index + 1));
-    aggregators_[index] = std::make_unique<Aggregator>(AggregatorOptions{.seed = ++lives_});
+    aggregators_[index] = std::make_unique<Aggregator>(AggregatorOptions{.secret = {++lives_, 1}});
   }
   // Carries frames until nobody has any at this time.
   void settle() {
@@ -108,24 +108,25 @@ class WorkerTest : public ::testing::Test, private Outbox {
     return steps;
   }
   void expect_answers(const Ticket& ticket, const std::vector<Step>& steps) {
+    for (std::uint32_t rank = 0; rank < workers_.size(); ++rank) expect_answer(rank, ticket, steps);
+  }
+  void expect_answer(std::uint32_t rank, const Ticket& ticket, const std::vector<Step>& steps) {
     const auto workers = static_cast<std::uint32_t>(workers_.size());
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      EXPECT_TRUE(workers_[rank]->is_any_ready());
-      const auto answers = workers_[rank]->take(ticket);
-      ASSERT_TRUE(answers) << answers.error().what;
-      ASSERT_EQ(answers->size(), steps[rank].whats.size());
-      for (std::size_t i = 0; i < answers->size(); ++i) {
-        const Reduction& what = steps[rank].whats[i];
-        std::vector<Contribution> contributions;
-        for (std::uint32_t from = 0; from < workers; ++from) {
-          contributions.push_back({from, steps[from].ups[i]});
-        }
-        AlignedBuffer scratch(scratch_size(what));
-        Bytes expected(down_size_max(what, workers));
-        expected.resize(
-            combine(what, workers, 0, what.count, contributions, scratch.bytes(), expected));
-        EXPECT_TRUE(std::ranges::equal((*answers)[i].down, expected)) << "round " << i;
+    EXPECT_TRUE(workers_[rank]->is_any_ready());
+    const auto answers = workers_[rank]->take(ticket);
+    ASSERT_TRUE(answers) << answers.error().what;
+    ASSERT_EQ(answers->size(), steps[rank].whats.size());
+    for (std::size_t i = 0; i < answers->size(); ++i) {
+      const Reduction& what = steps[rank].whats[i];
+      std::vector<Contribution> contributions;
+      for (std::uint32_t from = 0; from < workers; ++from) {
+        contributions.push_back({from, steps[from].ups[i]});
       }
+      AlignedBuffer scratch(scratch_size(what));
+      Bytes expected(down_size_max(what, workers));
+      expected.resize(
+          combine(what, workers, 0, what.count, contributions, scratch.bytes(), expected));
+      EXPECT_TRUE(std::ranges::equal((*answers)[i].down, expected)) << "round " << i;
     }
   }
 
@@ -272,9 +273,9 @@ TEST_F(WorkerTest, AResultThatWasLostIsAskedForAgain) {
   ASSERT_EQ(workers_[0]->send(0, now_, out), 1u) << "and lost on its way";
   settle();
   EXPECT_EQ(workers_[0]->take({0, 0}).error().code, Code::pending);
-  settle_until(milliseconds(49));
+  settle_until(milliseconds(4) - Time{1});
   EXPECT_FALSE(workers_[0]->is_any_ready());
-  settle_until(milliseconds(50));
+  settle_until(milliseconds(4));
   expect_answers({0, 0}, steps);
   EXPECT_EQ(workers_[0]->counters().retransmits, 1u);
 }
@@ -327,7 +328,7 @@ TEST_F(WorkerTest, SurvivesAnAggregatorThatForgetsEverythingAtAnyTime) {
   EXPECT_EQ(workers_[0]->counters().joins, 2u);
 }
 
-TEST_F(WorkerTest, WhoLingersRestoresWhatOthersStillNeed) {
+TEST_F(WorkerTest, WhoLeavesRestoresWhatOthersStillNeed) {
   make(2);
   settle();
   const auto steps = post_all({0, 0}, {{.op = Op::wrap_sum, .bits = 8, .count = 8}});
@@ -342,9 +343,14 @@ TEST_F(WorkerTest, WhoLingersRestoresWhatOthersStillNeed) {
   ASSERT_TRUE(workers_[0]->is_any_ready()) << "worker 1's copy of the result was lost";
   restart(0);
   cut_[1] = false;
-  workers_[0]->linger();
-  settle_until(milliseconds(3000));
-  expect_answers({0, 0}, steps);
+  expect_answer(0, {0, 0}, steps);
+  workers_[0]->leave();
+  settle_until(milliseconds(300));
+  expect_answer(1, {0, 0}, steps);
+  EXPECT_FALSE(workers_[0]->has_left()) << "worker 1 has not watched twice";
+  settle_until(milliseconds(2000));
+  EXPECT_TRUE(workers_[0]->has_left());
+  EXPECT_FALSE(workers_[1]->has_left());
 }
 
 TEST_F(WorkerTest, AbandonForgetsMemoryAndStopsAsking) {
@@ -356,11 +362,38 @@ TEST_F(WorkerTest, AbandonForgetsMemoryAndStopsAsking) {
     settle();
     for (const auto& worker : workers_) worker->abandon();
   }
+  const LinkCounters before = workers_[0]->counters();
   settle_until(milliseconds(2000));
+  EXPECT_EQ(workers_[0]->counters().asks, before.asks);
+  EXPECT_EQ(workers_[0]->counters().retransmits, before.retransmits);
   EXPECT_FALSE(workers_[0]->is_any_ready());
   EXPECT_EQ(workers_[0]->take({0, 0}).error().code, Code::unavailable);
   EXPECT_EQ(workers_[0]->post({1, 0}, {}).error().code, Code::unavailable);
-  EXPECT_EQ(workers_[0]->wake(), kNever);
+}
+
+TEST_F(WorkerTest, AllLeaveAndNobodyIsLeftBehind) {
+  make(3, 2);
+  settle();
+  const auto steps = post_all({0, 0}, kWhats);
+  settle_until(milliseconds(500));
+  expect_answers({0, 0}, steps);
+  for (const auto& worker : workers_) worker->leave();
+  settle();
+  for (const auto& worker : workers_) {
+    EXPECT_TRUE(worker->has_left());
+    EXPECT_EQ(worker->wake(), kNever);
+  }
+  for (const auto& aggregator : aggregators_) EXPECT_EQ(aggregator->taken().memory, 0u);
+}
+
+TEST_F(WorkerTest, WhoBreaksOffIsGoneAtOnce) {
+  make(2);
+  settle();
+  const auto steps = post_all({0, 0}, kWhats);
+  workers_[0]->leave();
+  settle();
+  EXPECT_TRUE(workers_[0]->has_left());
+  EXPECT_EQ(workers_[1]->refusal(), "worker 0 has left the job");
 }
 
 TEST_F(WorkerTest, WhoLeavesIsNamedToThoseWhoWaitForIt) {

@@ -251,15 +251,26 @@ TEST(Refusal, EmptyAndTooLongTextsAreNone) {
 
 TEST(BodiesDeathTest, WhatMayNotBeSentStopsTheProgram) {
   const std::string long_terms(kTermsMax + 1, 't');
-  const std::string terms(479, 't');
-  EXPECT_DEATH(written(Join{0, 1, 576, 0, ""}), "workers");
-  EXPECT_DEATH(written(Join{65, 1, 576, 0, ""}), "workers");
-  EXPECT_DEATH(written(Join{1, 0, 576, 0, ""}), "slots");
-  EXPECT_DEATH(written(Join{1, 1, 575, 0, ""}), "frame_size");
-  EXPECT_DEATH(written(Join{1, 1, 65508, 0, ""}), "frame_size");
-  EXPECT_DEATH(written(Join{1, 1, 1472, 0, long_terms}), "kTermsMax");
-  EXPECT_DEATH(written(Join{1, 1, 576, 0, terms}), "frame_size");
-  EXPECT_DEATH(written(Join{1, 1, 576, 0, "a\tb"}), "is_control");
+  const std::string terms(465, 't');
+  const auto join = [](std::uint16_t workers, std::uint16_t slots, std::uint32_t frame_size,
+                       std::string_view what) {
+    return Join{.workers = workers, .slots = slots, .frame_size = frame_size, .terms = what};
+  };
+  EXPECT_DEATH(written(join(0, 1, 576, "")), "workers");
+  EXPECT_DEATH(written(join(65, 1, 576, "")), "workers");
+  EXPECT_DEATH(written(join(1, 0, 576, "")), "slots");
+  EXPECT_DEATH(written(join(1, 1, 575, "")), "frame_size");
+  EXPECT_DEATH(written(join(1, 1, 65508, "")), "frame_size");
+  EXPECT_DEATH(written(join(1, 1, 1472, long_terms)), "kTermsMax");
+  EXPECT_DEATH(written(join(1, 1, 576, terms)), "frame_size");
+  EXPECT_DEATH(written(join(1, 1, 576, "a\tb")), "is_control");
+  Join bound = join(1, 1, 576, "");
+  bound.is_bound = true;
+  EXPECT_DEATH(written(bound), "fits");
+  bound.fits = 575;
+  EXPECT_DEATH(written(bound), "fits");
+  bound.fits = 65508;
+  EXPECT_DEATH(written(bound), "fits");
   EXPECT_DEATH(written(Welcome{65, 1, 576, 1}), "workers");
   EXPECT_DEATH(written(Welcome{1, 0, 576, 1}), "slots");
   EXPECT_DEATH(written(Welcome{1, 1, 575, 1}), "frame_size");

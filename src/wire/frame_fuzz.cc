@@ -1,4 +1,5 @@
-// Any bytes as a datagram, a join and a welcome: refused, or written again as the same bytes.
+// Any bytes as a datagram, a join, a welcome and a cookie: refused, or written again as the same
+// bytes.
 #include "wire/frame.h"
 
 #include <algorithm>
@@ -33,7 +34,13 @@ void read_welcome(Bytes payload) {
     SLUICE_ASSERT(welcome.error().code == Code::malformed);
     return;
   }
-  wire::write_welcome(*welcome, again);
+  wire::write_welcome(*welcome, payload.size(), again);
+  SLUICE_ASSERT(std::ranges::equal(std::as_bytes(std::span(again)), payload));
+}
+
+void read_cookie(Bytes payload) {
+  if (!wire::is_cookie(payload)) return;
+  wire::write_cookie(wire::parse_cookie(payload), again);
   SLUICE_ASSERT(std::ranges::equal(std::as_bytes(std::span(again)), payload));
 }
 
@@ -85,10 +92,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   read_frame(datagram);
   read_join(datagram);
   read_welcome(datagram);
+  read_cookie(datagram);
   read_refusal(datagram);
   std::vector<std::byte> mended(datagram.begin(), datagram.end());
   mend(mended);
   read_frame(mended);
-  if (mended.size() > wire::kHeaderSize) read_join(Bytes(mended).subspan(wire::kHeaderSize));
+  if (mended.size() <= wire::kHeaderSize) return 0;
+  const Bytes payload = Bytes(mended).subspan(wire::kHeaderSize);
+  read_join(payload);
+  read_welcome(payload);
+  read_cookie(payload);
   return 0;
 }

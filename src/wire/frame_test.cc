@@ -20,8 +20,10 @@ namespace {
 constexpr std::array kKinds{Kind::contribution, Kind::result,     Kind::wait,  Kind::restore,
                             Kind::restored,     Kind::need_table, Kind::table, Kind::join,
                             Kind::welcome,      Kind::refused,    Kind::leave, Kind::gone,
-                            Kind::ask};
+                            Kind::ask,          Kind::prove,      Kind::left};
 constexpr std::array<std::uint16_t, 8> kTable{0, 1, 3, 7, 15, 31, 63, 65535};
+constexpr std::uint64_t kToken = 0xFEEDFACECAFEBEEF;
+constexpr std::uint64_t kCookie = 0x1032547698BADCFE;
 
 struct Known {
   Header header;
@@ -41,15 +43,29 @@ std::string entries_of(std::span<const std::uint16_t> table) {
   return text;
 }
 
-std::string join_body() {
+std::string join_body(bool is_first) {
   std::string body;
-  write_join({3, 512, 576, 0xFEEDFACECAFEBEEF, "sluice 1, thc:bits=4"}, body);
+  write_join({.workers = 3,
+              .slots = 512,
+              .frame_size = 576,
+              .fits = is_first ? 0u : 1472u,
+              .is_bound = !is_first,
+              .token = kToken,
+              .cookie = is_first ? 0 : kCookie,
+              .terms = "sluice 1, thc:bits=4"},
+             body);
   return body;
 }
 
-std::string welcome_body() {
+std::string welcome_body(std::size_t size) {
   std::string body;
-  write_welcome({3, 256, 1472, 32}, body);
+  write_welcome({3, 256, 1472, 32}, size, body);
+  return body;
+}
+
+std::string cookie_body() {
+  std::string body;
+  write_cookie(kCookie, body);
   return body;
 }
 
@@ -122,15 +138,25 @@ std::map<std::string, Known> known_frames() {
   known["need_table"].header.table = table_name(kTable);
   known["table"] = {header_of(Kind::table), entries_of(kTable)};
   known["table"].header.table = table_name(kTable);
-  known["join"] = {header_of(Kind::join), join_body()};
-  known["join"].header.epoch = 0;
-  known["welcome"] = {header_of(Kind::welcome), welcome_body()};
+  for (const auto* const name : {"join", "join_first"}) {
+    known[name] = {header_of(Kind::join), join_body(name == std::string_view("join_first"))};
+    known[name].header.epoch = 0;
+  }
+  known["prove"] = {header_of(Kind::prove), cookie_body()};
+  known["prove"].header.epoch = 0;
+  known["prove"].header.digest = kToken;
+  known["welcome"] = {header_of(Kind::welcome), welcome_body(0)};
+  known["welcome"].header.digest = kToken;
   known["welcome"].header.workers = 7;
-  known["welcome_early"] = {header_of(Kind::welcome), welcome_body()};
+  known["welcome_early"] = {header_of(Kind::welcome), welcome_body(576 - kHeaderSize)};
+  known["welcome_early"].header.digest = kToken;
   known["welcome_early"].header.epoch = 0;
   known["welcome_early"].header.workers = 2;
   known["refused"] = {header_of(Kind::refused),
                       "worker 1 says 3 workers, worker 0 says 4 – réfusé"};
+  known["refused"].header.digest = kToken;
+  known["left"] = {header_of(Kind::left), ""};
+  known["left"].header.workers = 5;
   known["leave"] = {header_of(Kind::leave), ""};
   known["gone"] = {header_of(Kind::gone), ""};
   known["ask"] = {placed(Kind::ask), ""};
@@ -324,12 +350,19 @@ TEST(Frame, FieldsThatAKindDoesNotUseAreWrittenAsZero) {
     EXPECT_EQ(frame->header.worker, full.worker);
     const bool sums =
         full.kind == Kind::contribution || full.kind == Kind::result || full.kind == Kind::restore;
-    const bool counts = sums || full.kind == Kind::wait || full.kind == Kind::welcome;
+    const bool counts =
+        sums || full.kind == Kind::wait || full.kind == Kind::welcome || full.kind == Kind::left;
+    const bool answers_join =
+        full.kind == Kind::prove || full.kind == Kind::welcome || full.kind == Kind::refused;
+    const bool is_digested =
+        sums || answers_join || full.kind == Kind::wait || full.kind == Kind::ask;
+    const bool is_before = full.kind == Kind::join || full.kind == Kind::prove;
     EXPECT_EQ(frame->header.what == full.what, sums);
     EXPECT_EQ(frame->header.what == Reduction{}, !sums);
     EXPECT_EQ(frame->header.flags, sums ? full.flags : 0);
     EXPECT_EQ(frame->header.workers, counts ? full.workers : 0);
-    EXPECT_EQ(frame->header.epoch, full.kind == Kind::join ? 0 : full.epoch);
+    EXPECT_EQ(frame->header.digest, is_digested ? full.digest : 0);
+    EXPECT_EQ(frame->header.epoch, is_before ? 0 : full.epoch);
   }
 }
 
@@ -409,6 +442,9 @@ TEST(FrameDeathTest, WhatMayNotBeSentStopsTheProgram) {
   EXPECT_DEATH(written(header_of(Kind::table), Datagram(2)), "check_payload");
   EXPECT_DEATH(written(header_of(Kind::refused), {}), "kRefusalMax");
   EXPECT_DEATH(written(header_of(Kind::refused), Datagram(1025)), "kRefusalMax");
+  EXPECT_DEATH(written(header_of(Kind::prove), Datagram(8)), "check_payload");
+  EXPECT_DEATH(written(header_of(Kind::prove), Datagram(7, std::byte{1})), "check_payload");
+  EXPECT_DEATH(written(header_of(Kind::left), Datagram(1)), "check_payload");
   EXPECT_DEATH(table_name({}), "table");
   EXPECT_DEATH(table_name(std::vector<std::uint16_t>(257)), "table");
 }

@@ -39,7 +39,7 @@ class Cluster final : public protocol::Outbox {
         posted_(options.workers, 0) {
     for (std::uint32_t i = 0; i < aggregators; ++i) {
       aggregators_.push_back(
-          std::make_unique<protocol::Aggregator>(protocol::AggregatorOptions{.seed = i}));
+          std::make_unique<protocol::Aggregator>(protocol::AggregatorOptions{.secret = {i, 1}}));
     }
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
       workers_.push_back(std::make_unique<protocol::Worker>(

@@ -199,7 +199,7 @@ TEST(Stream, TheServerCountsAndReports) {
   const std::array aggregators{server->address()};
   const protocol::LinkOptions options{
       .rank = 0, .workers = 2, .job = 9, .life = 4, .terms = "test", .channels = 1, .slots = 4};
-  auto port = std::move(*Port::open(options, aggregators));
+  auto port = std::move(*Port::open(options, aggregators, Kept::no));
   const Verdict joined = port->join(milliseconds(300));
   ASSERT_FALSE(joined.has_value());
   EXPECT_EQ(joined.error().code, Code::timeout);
