@@ -1,5 +1,5 @@
-// A keyed hash of a few words: whoever does not know the key cannot tell the hash of what he has not
-// seen (SipHash-2-4, Aumasson and Bernstein 2012).
+// A keyed hash of a few words: whoever does not know the key cannot tell the hash of what he has
+// not seen (SipHash-2-4, Aumasson and Bernstein 2012).
 #pragma once
 
 #include <bit>

@@ -18,9 +18,10 @@ std::string lacks(const char* what, std::uint64_t asked, std::uint64_t taken, st
 
 std::string is_greedy(const char* what, std::uint64_t asked, std::uint64_t taken,
                       std::uint64_t most) {
-  return fmt::format("this host has {} of {} {} here, this job needs {}, and a quarter is kept for "
-                     "other hosts",
-                     taken, most, what, asked);
+  return fmt::format(
+      "this host has {} of {} {} here, this job needs {}, and a quarter is kept for "
+      "other hosts",
+      taken, most, what, asked);
 }
 
 }  // namespace

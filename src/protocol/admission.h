@@ -1,9 +1,9 @@
 // What a job may have of an aggregator: as a whole or not at all.
 //
 // How much depends on the limits alone, so that a job gets the same at every time: one job gets at
-// most a quarter of the slots and of the memory. What others hold decides only whether it is admitted.
-// A host that has jobs here already leaves a quarter of every limit to other hosts, so that nobody
-// can lock the aggregator by joining again and again.
+// most a quarter of the slots and of the memory. What others hold decides only whether it is
+// admitted. A host that has jobs here already leaves a quarter of every limit to other hosts, so
+// that nobody can lock the aggregator by joining again and again.
 #pragma once
 
 #include <chrono>

@@ -10,13 +10,13 @@ namespace {
 
 // --- the rules alone ---
 
-TEST(Admission, AJobGetsAtMostHalfOfSlotsAndOfMemory) {
+TEST(Admission, AJobGetsAtMostAQuarterOfSlotsAndOfMemory) {
   const Limits limits{.slots_max = 100, .memory_max = 1000};
   EXPECT_EQ(slots_of_job(limits, 8, 1), 8u);
-  EXPECT_EQ(slots_of_job(limits, 51, 1), 50u);
-  EXPECT_EQ(slots_of_job(limits, 51, 20), 25u);
-  EXPECT_EQ(slots_of_job(limits, 51, 500), 1u);
-  EXPECT_EQ(slots_of_job(limits, 51, 501), 0u) << "not one fits";
+  EXPECT_EQ(slots_of_job(limits, 51, 1), 25u);
+  EXPECT_EQ(slots_of_job(limits, 51, 20), 12u);
+  EXPECT_EQ(slots_of_job(limits, 51, 250), 1u);
+  EXPECT_EQ(slots_of_job(limits, 51, 251), 0u) << "not one fits";
   EXPECT_EQ(slots_of_job({.slots_max = 1, .memory_max = 1000}, 51, 1), 1u) << "one at least";
 }
 
@@ -26,11 +26,11 @@ TEST(Admission, AnythingThatIsFullIsToldWithItsNumbers) {
   const Share asked{1, 10, 200};
   EXPECT_EQ(no_room(limits, {3, 90, 800}, none, asked), "");
   EXPECT_EQ(no_room(limits, {4, 0, 0}, none, asked),
-            "this aggregator is full: 4 jobs of 4 are taken, this job needs 1");
+            "this aggregator is full: 4 of 4 jobs, and this job needs 1");
   EXPECT_EQ(no_room(limits, {0, 91, 0}, none, asked),
-            "this aggregator is full: 91 slots of 100 are taken, this job needs 10");
+            "this aggregator is full: 91 of 100 slots, and this job needs 10");
   EXPECT_EQ(no_room(limits, {0, 0, 801}, none, asked),
-            "this aggregator is full: 801 bytes of 1000 are taken, this job needs 200");
+            "this aggregator is full: 801 of 1000 bytes, and this job needs 200");
 }
 
 TEST(Admission, AHostLeavesAQuarterOfEverythingToOthersFromItsSecondJobOn) {
@@ -38,13 +38,13 @@ TEST(Admission, AHostLeavesAQuarterOfEverythingToOthersFromItsSecondJobOn) {
   const Share asked{1, 10, 200};
   EXPECT_EQ(no_room(limits, {2, 65, 550}, {2, 65, 550}, asked), "");
   EXPECT_EQ(no_room(limits, {3, 0, 0}, {3, 0, 0}, asked),
-            "this host has 3 jobs of 4 here, this job needs 1, and a quarter is kept for other "
+            "this host has 3 of 4 jobs here, this job needs 1, and a quarter is kept for other "
             "hosts");
   EXPECT_EQ(no_room(limits, {2, 66, 0}, {2, 66, 0}, asked),
-            "this host has 66 slots of 100 here, this job needs 10, and a quarter is kept for "
+            "this host has 66 of 100 slots here, this job needs 10, and a quarter is kept for "
             "other hosts");
   EXPECT_EQ(no_room(limits, {2, 0, 551}, {2, 0, 551}, asked),
-            "this host has 551 bytes of 1000 here, this job needs 200, and a quarter is kept for "
+            "this host has 551 of 1000 bytes here, this job needs 200, and a quarter is kept for "
             "other hosts");
   EXPECT_EQ(no_room(limits, {3, 66, 551}, {0, 0, 0}, asked), "") << "that is what it is kept for";
   EXPECT_EQ(no_room({.jobs_max = 1}, {}, {}, asked), "") << "a first job";
@@ -82,68 +82,67 @@ class AdmissionTest : public AggregatorTest {
 };
 
 TEST_F(AdmissionTest, JobsThatFormHoldNothingAndAreAdmittedWhileTheyFit) {
-  aggregator_ = Aggregator(options_of({.memory_max = 3 * memory_of(64)}));
+  aggregator_ = Aggregator(options_of({.memory_max = 4 * memory_of(64)}));
   for (std::uint32_t job = 1; job <= 8; ++job) {
     EXPECT_EQ(join_all(job, job, 64, 1).at(0).kind(), Kind::welcome);
   }
   EXPECT_EQ(aggregator_.jobs(), 8u);
   EXPECT_EQ(aggregator_.taken().memory, 0u);
-  for (std::uint32_t job = 1; job <= 3; ++job) {
+  for (std::uint32_t job = 1; job <= 4; ++job) {
     const auto sent = join_from(host(job, 63), 63, wish(64, 1000 * job + 63), job);
     ASSERT_EQ(sent.size(), 64u);
     EXPECT_EQ(sent[0].kind(), Kind::welcome);
     EXPECT_EQ(aggregator_.taken().memory, job * memory_of(64));
   }
-  const auto sent = join_from(host(4, 63), 63, wish(64, 4063), 4);
+  const auto sent = join_from(host(5, 63), 63, wish(64, 5063), 5);
   ASSERT_EQ(sent.size(), 64u) << "all of it are told";
   EXPECT_EQ(sent[5].kind(), Kind::refused);
   EXPECT_EQ(sent[5].text(),
-            fmt::format("this aggregator is full: {} bytes of {} are taken, this job needs {}",
-                        3 * memory_of(64), 3 * memory_of(64), memory_of(64)));
-  EXPECT_EQ(aggregator_.taken().memory, 3 * memory_of(64));
+            fmt::format("this aggregator is full: {} of {} bytes, and this job needs {}",
+                        4 * memory_of(64), 4 * memory_of(64), memory_of(64)));
+  EXPECT_EQ(aggregator_.taken().memory, 4 * memory_of(64));
 }
 
 TEST_F(AdmissionTest, WhatAJobLeavesBehindOthersCanHave) {
-  aggregator_ = Aggregator(options_of({.memory_max = 2 * memory_of(2)}));
+  aggregator_ = Aggregator(options_of({.memory_max = 4 * memory_of(2)}));
   const std::uint32_t epoch = join_all(1, 1, 2).at(0).frame().header.epoch;
-  join_all(2, 2, 2);
-  EXPECT_EQ(join_all(3, 3, 2).at(0).kind(), Kind::refused);
+  for (std::uint32_t job = 2; job <= 4; ++job) join_all(job, job, 2);
+  EXPECT_EQ(join_all(5, 5, 2).at(0).kind(), Kind::refused);
   for (std::uint16_t worker = 0; worker < 2; ++worker) {
     say(host(1, worker), {.kind = Kind::leave, .worker = worker, .job = 1, .epoch = epoch});
   }
-  EXPECT_EQ(aggregator_.taken().memory, memory_of(2));
-  EXPECT_EQ(join_all(4, 4, 2).at(0).kind(), Kind::welcome);
+  EXPECT_EQ(aggregator_.taken().memory, 3 * memory_of(2));
+  EXPECT_EQ(join_all(6, 6, 2).at(0).kind(), Kind::welcome);
 }
 
-TEST_F(AdmissionTest, AJobGetsHalfOfTheSlotsAndNoMoreWhateverIsFree) {
-  aggregator_ = Aggregator(options_of({.slots_max = 10}));
+TEST_F(AdmissionTest, AJobGetsAQuarterOfTheSlotsAndNoMoreWhateverIsFree) {
+  aggregator_ = Aggregator(options_of({.slots_max = 20}));
   const auto sent = join_all(1, 1, 2);
   EXPECT_EQ(wire::parse_welcome(sent.at(0).frame().payload)->slots, 5);
   EXPECT_EQ(aggregator_.taken().slots, 5u);
-  aggregator_ = Aggregator(options_of({.memory_max = memory_of(2)}));
+  aggregator_ = Aggregator(options_of({.memory_max = 2 * memory_of(2)}));
   EXPECT_EQ(wire::parse_welcome(join_all(1, 1, 2).at(0).frame().payload)->slots, 4);
   EXPECT_EQ(aggregator_.taken().memory, memory_of(2) / 2);
 }
 
 TEST_F(AdmissionTest, AJobOfWhichNoSlotFitsIsRefusedWithItsNumbers) {
-  aggregator_ = Aggregator(options_of({.memory_max = memory_of(2) / 8 * 2 - 1}));
+  aggregator_ = Aggregator(options_of({.memory_max = memory_of(2) / 8 * 4 - 1}));
   EXPECT_EQ(join_all(1, 1, 2).at(0).text(),
-            fmt::format("a slot of this job takes {} bytes, and it needs 1; accepted: half of {} "
-                        "bytes and of 8192 slots",
-                        memory_of(2) / 8, memory_of(2) / 8 * 2 - 1));
+            fmt::format("a slot of this job takes {} bytes, and it needs 1; accepted: a quarter of "
+                        "{} bytes and of 8192 slots",
+                        memory_of(2) / 8, memory_of(2) / 8 * 4 - 1));
   EXPECT_EQ(aggregator_.taken().jobs, 0u);
 }
 
 TEST_F(AdmissionTest, AFullOneRefusesAndSaysHowFull) {
   aggregator_ = Aggregator(options_of({.jobs_max = 1}));
   join_all(1, 1, 2);
-  EXPECT_EQ(join_all(2, 2, 2).at(1).text(),
-            "this aggregator is full: 1 jobs of 1 are taken, this job needs 1");
-  aggregator_ = Aggregator(options_of({.slots_max = 18}));
-  join_all(1, 1, 2);
-  join_all(2, 2, 2);
-  EXPECT_EQ(join_all(3, 3, 2).at(1).text(),
-            "this aggregator is full: 16 slots of 18 are taken, this job needs 8");
+  EXPECT_EQ(join_all(2, 2, 2).at(0).text(),
+            "this aggregator is full: 1 of 1 jobs, and this job needs 1");
+  aggregator_ = Aggregator(options_of({.slots_max = 38}));
+  for (std::uint32_t job = 1; job <= 4; ++job) join_all(job, job, 2);
+  EXPECT_EQ(join_all(5, 5, 2).at(1).text(),
+            "this aggregator is full: 32 of 38 slots, and this job needs 8");
 }
 
 TEST_F(AdmissionTest, OneHostLeavesAQuarterToOthers) {
@@ -152,7 +151,7 @@ TEST_F(AdmissionTest, OneHostLeavesAQuarterToOthers) {
     EXPECT_EQ(join_all(job, 1, 2).at(0).kind(), Kind::welcome);
   }
   EXPECT_EQ(join_all(4, 1, 2).at(0).text(),
-            "this host has 3 jobs of 4 here, this job needs 1, and a quarter is kept for other "
+            "this host has 3 of 4 jobs here, this job needs 1, and a quarter is kept for other "
             "hosts");
   EXPECT_EQ(join_all(5, 2, 2).at(0).kind(), Kind::welcome);
 }

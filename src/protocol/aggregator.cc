@@ -77,8 +77,8 @@ void Aggregator::receive(const Address& from, std::span<const std::byte> datagra
 // --- joining ---
 
 std::uint64_t Aggregator::cookie_of(const Address& address) const {
-  const std::array<std::uint64_t, 3> words{
-      address.high, address.low, std::uint64_t{address.port} << 32 | address.scope};
+  const std::array<std::uint64_t, 3> words{address.high, address.low,
+                                           std::uint64_t{address.port} << 32 | address.scope};
   return std::max<std::uint64_t>(1, sip_hash(options_.secret, words));
 }
 
@@ -114,8 +114,7 @@ void Aggregator::join(const wire::Frame& frame, const Address& from, Time now, O
     }
   }
   if (found == places_.end()) {
-    if (const std::string why = why_not_new(header.job, *wish, from, now);
-        !why.empty()) {
+    if (const std::string why = why_not_new(header.job, *wish, from, now); !why.empty()) {
       refuse(header, wish->token, from, why, out);
       return;
     }
@@ -210,8 +209,8 @@ std::unique_ptr<Job> Aggregator::make_job(const wire::Header& header, const wire
 }
 
 // Why no further job can form, or nothing.
-std::string Aggregator::why_not_new(std::uint64_t job, const wire::Join& wish,
-                                    const Address& from, Time now) {
+std::string Aggregator::why_not_new(std::uint64_t job, const wire::Join& wish, const Address& from,
+                                    Time now) {
   // The second job of a command that began before the end was near belongs to its first.
   const auto knows = [&](const auto& entry) { return entry.second.job->has_life(wish.token); };
   if (is_draining_ && std::none_of(places_.begin(), places_.end(), knows)) {
@@ -234,34 +233,31 @@ std::string Aggregator::why_not_new(std::uint64_t job, const wire::Join& wish,
   }
   const std::uint32_t of_host_most = most - most / 4;
   if (forming < most && of_host < of_host_most) return {};
-  return fmt::format("this aggregator is full: {} jobs wait for workers, {} of this host; accepted: "
-                     "{} and {}",
-                     forming, of_host, most, of_host_most);
+  return fmt::format(
+      "this aggregator is full: {} jobs wait for workers, {} of this host; accepted: "
+      "{} and {}",
+      forming, of_host, most, of_host_most);
 }
 
 // --- answers ---
 
-void Aggregator::tell_to_prove(const wire::Header& header, std::uint64_t token,
-                               const Address& from, Outbox& out) {
+void Aggregator::tell_to_prove(const wire::Header& header, std::uint64_t token, const Address& from,
+                               Outbox& out) {
   std::string body;
   wire::write_cookie(cookie_of(from), body);
   const auto payload = std::as_bytes(std::span(body));
   std::array<std::byte, wire::kHeaderSize> bytes{};
-  wire::write_header({.kind = wire::Kind::prove,
-                      .worker = header.worker,
-                      .job = header.job,
-                      .digest = token},
-                     payload, bytes);
+  wire::write_header(
+      {.kind = wire::Kind::prove, .worker = header.worker, .job = header.job, .digest = token},
+      payload, bytes);
   out.send(std::span(&from, 1), bytes, payload);
 }
 
 void Aggregator::tell_gone(const wire::Header& header, const Address& from, Outbox& out) {
   std::array<std::byte, wire::kHeaderSize> bytes{};
-  wire::write_header({.kind = wire::Kind::gone,
-                      .worker = header.worker,
-                      .job = header.job,
-                      .epoch = header.epoch},
-                     {}, bytes);
+  wire::write_header(
+      {.kind = wire::Kind::gone, .worker = header.worker, .job = header.job, .epoch = header.epoch},
+      {}, bytes);
   out.send(std::span(&from, 1), bytes, {});
 }
 
@@ -272,11 +268,9 @@ void Aggregator::refuse(const wire::Header& header, std::uint64_t token, const A
   wire::write_refusal(why, text);
   const auto payload = std::as_bytes(std::span(text));
   std::array<std::byte, wire::kHeaderSize> bytes{};
-  wire::write_header({.kind = wire::Kind::refused,
-                      .worker = header.worker,
-                      .job = header.job,
-                      .digest = token},
-                     payload, bytes);
+  wire::write_header(
+      {.kind = wire::Kind::refused, .worker = header.worker, .job = header.job, .digest = token},
+      payload, bytes);
   out.send(std::span(&from, 1), bytes, payload);
 }
 

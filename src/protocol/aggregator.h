@@ -25,7 +25,7 @@ struct AggregatorOptions {
   Limits limits = {};
   std::uint32_t frame_size = 9000;        // the largest datagram that is taken
   std::size_t receive_buffer = 4u << 20;  // of the socket: what workers may have on their way
-  SipKey secret = {};  // of cookies and epochs: another one at every start
+  SipKey secret = {};                     // of cookies and epochs: another one at every start
   SlotRule rule = &slot_rule;
   RingRule ring_rule = &protocol::ring_rule;
 };

@@ -72,14 +72,14 @@ class Congestion {
   static constexpr double kKept = 64;
   static constexpr double kWeather = 0.05;  // of the frames
   static constexpr double kStorm = 0.1;
-  static constexpr double kMemory = 128;    // frames
-  static constexpr double kMemoryFirst = 16;
+  static constexpr double kMemory = 128;  // frames
+  static constexpr double kMemoryFirst = 32;
 
   double limit_ = kFirst;
   double window_ = kFirst;
   double threshold_ = kFirst;
   double least_ = kLeast;  // so little on the way is no reason for loss
-  double loss_ = 0;             // the lately lost of those that were sent
+  double loss_ = 0;        // the lately lost of those that were sent
   double memory_ = kMemoryFirst;
   std::uint64_t recovery_ = 0;  // the first frame sent after the last decrease
 };

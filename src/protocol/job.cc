@@ -39,8 +39,8 @@ std::span<const Address> Job::all_addresses() const {
   return std::span(addresses_).first(workers_);
 }
 
-void Job::send(wire::Header header, std::span<const std::byte> payload,
-               std::span<const Address> to, Outbox& out) const {
+void Job::send(wire::Header header, std::span<const std::byte> payload, std::span<const Address> to,
+               Outbox& out) const {
   header.job = terms_.id;
   std::array<std::byte, wire::kHeaderSize> bytes{};
   wire::write_header(header, payload, bytes);
@@ -70,9 +70,7 @@ void Job::refuse_stranger(std::uint32_t worker, std::uint64_t token, const Addre
                           std::string_view why, Outbox& out) {
   ++counters_.refused;
   wire::write_refusal(why, body_);
-  send({.kind = wire::Kind::refused,
-        .worker = static_cast<std::uint16_t>(worker),
-        .digest = token},
+  send({.kind = wire::Kind::refused, .worker = static_cast<std::uint16_t>(worker), .digest = token},
        std::as_bytes(std::span(body_)), std::span(&to, 1), out);
 }
 

@@ -154,8 +154,7 @@ class Job {
   [[nodiscard]] std::uint64_t who_needs_nobody() const;
   bool is_watch(const wire::Header& header, Time now, Outbox& out);
   [[nodiscard]] bool is_possible(const wire::Frame& frame, const Reduction& what) const;
-  [[nodiscard]] std::size_t down_size_max_of(const wire::Frame& frame,
-                                             const Reduction& what) const;
+  [[nodiscard]] std::size_t down_size_max_of(const wire::Frame& frame, const Reduction& what) const;
   [[nodiscard]] const std::vector<std::uint16_t>* find_table(std::uint32_t name) const;
   bool find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out);
   static bool agrees(const wire::Frame& frame, const Content& content);
@@ -167,11 +166,11 @@ class Job {
   void answer(const wire::Header& header, Outbox& out);
   void tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out);
   // As the answer to a question, where it has a stamp.
-  void send_again(std::uint32_t worker, std::uint32_t slot, std::uint32_t side,
-                  std::uint32_t stamp, Outbox& out);
+  void send_again(std::uint32_t worker, std::uint32_t slot, std::uint32_t side, std::uint32_t stamp,
+                  Outbox& out);
   void send_content(std::span<const Address> to, std::uint32_t slot, std::uint32_t chunk,
-                    const Content& content, std::span<const std::byte> payload,
-                    std::uint32_t stamp, Outbox& out);
+                    const Content& content, std::span<const std::byte> payload, std::uint32_t stamp,
+                    Outbox& out);
   void tell_restored(const wire::Header& header, Outbox& out);
 
   [[nodiscard]] bool is_ring(std::uint32_t slot) const;
@@ -196,12 +195,12 @@ class Job {
   JobTerms terms_;
   Counters& counters_;
   std::uint32_t workers_;
-  std::string wish_;  // the workers' terms
+  std::string wish_;               // the workers' terms
   std::uint16_t slots_count_ = 0;  // that are leased
   std::uint32_t frame_size_;
   std::uint32_t epoch_ = 0;
   bool has_ended_ = false;
-  std::string refusal_;  // why the job cannot go on, if it cannot
+  std::string refusal_;       // why the job cannot go on, if it cannot
   std::uint64_t here_ = 0;    // who wants to join, or has
   std::uint64_t joined_ = 0;  // who has
   std::uint64_t left_ = 0;
@@ -211,7 +210,7 @@ class Job {
   std::map<std::uint32_t, std::vector<std::uint16_t>> tables_;
   std::vector<Slot> slots_;
   std::vector<std::unique_ptr<RingSlot>> rings_;  // as many as slots, numbered behind them
-  Pages memory_;        // of slots
+  Pages memory_;                                  // of slots
   Pages ring_memory_;
   // Of contributions, in the order they were counted, for each version of each slot.
   std::vector<std::array<std::uint8_t, wire::kWorkersMax>> ranks_;

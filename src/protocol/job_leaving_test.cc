@@ -184,7 +184,9 @@ TEST_F(JobLeavingTest, OtherLivesMayBeginWhereAJobHasEnded) {
 }
 
 TEST_F(JobLeavingTest, AStrangerDoesNotLeaveForAMember) {
-  EXPECT_TRUE(say(at(9), {.kind = Kind::leave, .worker = 1, .job = kJob, .epoch = epoch_}).empty());
+  EXPECT_EQ(
+      say(at(9), {.kind = Kind::leave, .worker = 1, .job = kJob, .epoch = epoch_}).at(0).kind(),
+      Kind::gone);
   EXPECT_EQ(said_by(leave(0, epoch_)), 0b001u);
 }
 

@@ -65,17 +65,19 @@ std::string Job::conflict(const wire::Header& header, const wire::Join& wish) co
   }
   if (!wish.is_bound) return {};
   if (wish.fits > terms_.frame_size) {
-    return fmt::format("worker {} has run this job with frames of {} bytes; this aggregator accepts "
-                       "at most {}",
-                       header.worker, wish.fits, terms_.frame_size);
+    return fmt::format(
+        "worker {} has run this job with frames of {} bytes; this aggregator accepts "
+        "at most {}",
+        header.worker, wish.fits, terms_.frame_size);
   }
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     const Member& other = members_[worker];
     if (worker == header.worker || !other.is_here || !other.is_bound) continue;
     if (other.slots == wish.slots && other.fits == wish.fits) continue;
-    return fmt::format("worker {} has run this job with {} slots and frames of {} bytes, worker {} "
-                       "with {} and {}",
-                       header.worker, wish.slots, wish.fits, worker, other.slots, other.fits);
+    return fmt::format(
+        "worker {} has run this job with {} slots and frames of {} bytes, worker {} "
+        "with {} and {}",
+        header.worker, wish.slots, wish.fits, worker, other.slots, other.fits);
   }
   return {};
 }
@@ -144,9 +146,7 @@ void Job::count_joined() {
   if (bound != 0 && joined_ != 0) frame_size_ = bound;
 }
 
-bool Job::is_ready() const {
-  return epoch_ == 0 && joined_ == everyone() && refusal_.empty();
-}
+bool Job::is_ready() const { return epoch_ == 0 && joined_ == everyone() && refusal_.empty(); }
 
 Job::Demand Job::demand() const {
   SLUICE_ASSERT(is_ready());

@@ -244,7 +244,7 @@ TEST_F(AggregatorTest, FewerSlotsThanTheJobHasRunWithAreNoUse) {
   const auto sent = join(1, bound(wish(2, 1)));
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_EQ(sent[0].kind(), Kind::refused);
-  EXPECT_NE(sent[0].text().find("it needs 8; accepted: half of "), std::string::npos)
+  EXPECT_NE(sent[0].text().find("it needs 8; accepted: a quarter of "), std::string::npos)
       << sent[0].text();
   EXPECT_NE(sent[0].text().find(" and of 14 slots"), std::string::npos);
 }

@@ -18,10 +18,10 @@ struct JobReport {
   std::uint64_t joined = 0;   // bits
   std::uint64_t missing = 0;  // of the job while it forms, else of the oldest chunk that waits
   bool is_forming = false;
-  bool is_waiting = false;    // some chunk waits
-  std::uint32_t slot = 0;     // of that chunk
+  bool is_waiting = false;  // some chunk waits
+  std::uint32_t slot = 0;   // of that chunk
   std::uint32_t chunk = 0;
-  Time since{};               // when its first contribution came
+  Time since{};  // when its first contribution came
   std::string terms;
 };
 

@@ -29,7 +29,7 @@ constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(250);
 constexpr Time kLeaveMost = std::chrono::seconds(3);
 constexpr Time kStampMost = std::chrono::seconds(10);
-constexpr unsigned kRestore = 3;  // times in vain that count from the start
+constexpr unsigned kRestore = 3;           // times in vain that count from the start
 constexpr std::size_t kHurriedLeaves = 3;  // nobody waits for an answer
 
 }  // namespace
@@ -46,16 +46,15 @@ Link::Link(const LinkOptions& options) : options_(options) {
 // --- joining ---
 
 void Link::add_join(std::uint32_t frame_size) {
-  wire::write_join(
-      {.workers = static_cast<std::uint16_t>(options_.workers),
-       .slots = static_cast<std::uint16_t>(was_open() ? terms_.slots : options_.slots),
-       .frame_size = frame_size,
-       .fits = fits_,
-       .is_bound = was_open(),
-       .token = token(),
-       .cookie = cookie_,
-       .terms = options_.terms},
-      joins_.emplace_back());
+  wire::write_join({.workers = static_cast<std::uint16_t>(options_.workers),
+                    .slots = static_cast<std::uint16_t>(was_open() ? terms_.slots : options_.slots),
+                    .frame_size = frame_size,
+                    .fits = fits_,
+                    .is_bound = was_open(),
+                    .token = token(),
+                    .cookie = cookie_,
+                    .terms = options_.terms},
+                   joins_.emplace_back());
 }
 
 // First the aggregator has to know the address, then all sizes are tried, then one is told.
@@ -124,9 +123,9 @@ void Link::settle(std::uint32_t size, Time now) {
 }
 
 void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
-  // Never more than was asked for: memory is taken by it. And what was cut for a job stays as it is.
-  const bool is_same =
-      welcome.slots == terms_.slots && welcome.frame_size == terms_.frame_size;
+  // Never more than was asked for: memory is taken by it. And what was cut for a job stays as it
+  // is.
+  const bool is_same = welcome.slots == terms_.slots && welcome.frame_size == terms_.frame_size;
   if (fits_ == 0 || welcome.slots > options_.slots || welcome.frame_size > fits_ ||
       welcome.workers != options_.workers || (was_open() && !is_same)) {
     ++counters_.ignored;
@@ -207,8 +206,7 @@ void Link::send_joins(Time now, std::span<Outgoing> out, std::size_t& count) {
   if (joins_of_attempt_++ == 0) join_sent_ = now;
   const Time pause = std::clamp((now - *joining_since_) / 8, kJoinFirst, kJoinMost);
   // Workers that start together shall not drown each other again and again.
-  const auto spread =
-      static_cast<std::uint32_t>(mix(options_.life + options_.rank, joins_sent_++));
+  const auto spread = static_cast<std::uint32_t>(mix(options_.life + options_.rank, joins_sent_++));
   join_next_ = now + pause / 2 + pause * (spread % 1024) / 1024;
 }
 
@@ -346,28 +344,17 @@ std::optional<Arrived> Link::receive(std::span<const std::byte> datagram, Time n
   }
   heard_ = now;
   switch (header.kind) {
-    case wire::Kind::result:
-      return take_result(*frame, now);
-    case wire::Kind::wait:
-      take_wait(*frame, now);
-      break;
-    case wire::Kind::need_table:
-      take_need(header.table, now);
-      break;
-    case wire::Kind::restored:
-      take_restored(header);
-      break;
-    case wire::Kind::gone:
-      lose(now);
-      break;
+    case wire::Kind::result: return take_result(*frame, now);
+    case wire::Kind::wait: take_wait(*frame, now); break;
+    case wire::Kind::need_table: take_need(header.table, now); break;
+    case wire::Kind::restored: take_restored(header); break;
+    case wire::Kind::gone: lose(now); break;
     case wire::Kind::left:
       if (leaving_ != Leaving::no && header.workers == everyone_of(options_.workers)) {
         state_ = State::left;
       }
       break;
-    default:
-      ++counters_.ignored;
-      break;
+    default: ++counters_.ignored; break;
   }
   return std::nullopt;
 }

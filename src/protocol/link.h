@@ -39,8 +39,8 @@ struct LinkOptions {
   std::uint32_t rank = 0;
   std::uint32_t workers = 1;
   std::uint64_t job = 0;
-  std::uint64_t life = 0;    // 48 bits, others in every life of the worker
-  std::string terms;         // what all workers must want alike, as text for a person
+  std::uint64_t life = 0;  // 48 bits, others in every life of the worker
+  std::string terms;       // what all workers must want alike, as text for a person
   std::uint32_t channels = 1;
   std::uint32_t slots = 256;        // wanted at the aggregator, for all channels
   std::uint32_t frame_size = 1472;  // the largest datagram that may get through
@@ -74,17 +74,17 @@ struct Arrived {
 
 // What a link counted.
 struct LinkCounters {
-  std::uint64_t sent = 0;           // frames, all kinds
-  std::uint64_t sent_bytes = 0;     // datagrams
+  std::uint64_t sent = 0;        // frames, all kinds
+  std::uint64_t sent_bytes = 0;  // datagrams
   std::uint64_t received = 0;
   std::uint64_t received_bytes = 0;
-  std::uint64_t retransmits = 0;    // contributions sent again
-  std::uint64_t asks = 0;           // about contributions that were not answered
-  std::uint64_t timeouts = 0;       // of these, because time was over
-  std::uint64_t waits = 0;          // told that contributions are not there yet
+  std::uint64_t retransmits = 0;  // contributions sent again
+  std::uint64_t asks = 0;         // about contributions that were not answered
+  std::uint64_t timeouts = 0;     // of these, because time was over
+  std::uint64_t waits = 0;        // told that contributions are not there yet
   std::uint64_t results = 0;
-  std::uint64_t ignored = 0;        // stale, doubled, malformed or of another epoch
-  std::uint64_t joins = 0;          // epochs
+  std::uint64_t ignored = 0;  // stale, doubled, malformed or of another epoch
+  std::uint64_t joins = 0;    // epochs
 };
 
 class Link {
@@ -105,8 +105,8 @@ class Link {
   void put(const Item& item);
   // Forgets all items: their memory is not looked at any more.
   void drop_items();
-  // Others may still need what this worker has, if the aggregator loses its memory: it goes on until
-  // nobody does, for some seconds at most. In a hurry: it only says so.
+  // Others may still need what this worker has, if the aggregator loses its memory: it goes on
+  // until nobody does, for some seconds at most. In a hurry: it only says so.
   void leave(bool in_a_hurry);
 
   [[nodiscard]] bool is_open() const { return state_ == State::open; }
@@ -141,9 +141,9 @@ class Link {
     bool was_held = false;
     bool is_overtaken = false;  // by results of later items
     std::uint64_t serial = 0;
-    Time begun{};  // sent first
-    Time sent{};   // sent, asked about or heard of last
-    std::uint64_t seen = 0;  // who was there when the aggregator last said so
+    Time begun{};               // sent first
+    Time sent{};                // sent, asked about or heard of last
+    std::uint64_t seen = 0;     // who was there when the aggregator last said so
     std::uint32_t channel = 0;  // of its own
     // Of a ring.
     std::uint64_t uses = 0;       // items that had their turn
@@ -240,9 +240,9 @@ class Link {
   LinkCounters counters_;
 
   // Joining.
-  std::uint64_t cookie_ = 0;   // that the aggregator gave, 0: none yet
-  bool is_answered_ = false;   // since it began to join
-  std::uint16_t attempt_ = 0;  // what answers another one is not for this link
+  std::uint64_t cookie_ = 0;    // that the aggregator gave, 0: none yet
+  bool is_answered_ = false;    // since it began to join
+  std::uint16_t attempt_ = 0;   // what answers another one is not for this link
   std::uint32_t welcomed_ = 0;  // the largest frame that came back
   std::uint32_t fits_ = 0;      // the largest that passes; 0: it is still being found out
   unsigned probes_ = 0;         // times that all sizes were sent since the first of them came back
@@ -265,14 +265,14 @@ class Link {
   std::vector<Kept> kept_;         // of slots, then of rings, each as deep as it is
   AlignedBuffer results_;          // of slots
   AlignedBuffer ring_results_;     // made for the first sparse item
-  Timers timers_;             // of contributions that were sent
-  std::uint32_t flying_ = 0;  // of these, those of which nothing is known
-  std::uint32_t busy_ = 0;    // slots
-  SlotQueue asks_;            // those to ask about at once
-  SlotQueue again_;           // contributions that have to be sent again
+  Timers timers_;                  // of contributions that were sent
+  std::uint32_t flying_ = 0;       // of these, those of which nothing is known
+  std::uint32_t busy_ = 0;         // slots
+  SlotQueue asks_;                 // those to ask about at once
+  SlotQueue again_;                // contributions that have to be sent again
   std::uint64_t serial_next_ = 1;
   std::uint32_t restores_ = 0;  // results to restore
-  Time heard_{};  // from the aggregator, or asked
+  Time heard_{};                // from the aggregator, or asked
   RoundTrip round_trip_;
   Congestion congestion_;
   Pace pace_;

@@ -27,9 +27,10 @@ std::string Link::explain() const {
   SLUICE_ASSERT(index != SlotQueue::kNone);
   const Slot& slot = slots_[index];
   if (slot.seen == 0) {
-    return fmt::format("the aggregator does not answer (slot {}, chunk {}, sent {} times, asked "
-                       "about {} times)",
-                       index, slot.chunk, slot.sends, slot.in_vain);
+    return fmt::format(
+        "the aggregator does not answer (slot {}, chunk {}, sent {} times, asked "
+        "about {} times)",
+        index, slot.chunk, slot.sends, slot.in_vain);
   }
   return fmt::format("waiting for workers {} (slot {}, chunk {})",
                      ranks_of(everyone_of(options_.workers) & ~slot.seen), index, slot.chunk);

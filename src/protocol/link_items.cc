@@ -330,8 +330,8 @@ void Link::find_last_overtaken(std::uint64_t answered) {
   if (index == SlotQueue::kNone) return;
   Slot& slot = slots_[index];
   const Channel& channel = channels_[slot.channel];
-  const bool is_last = channel.queue_first == channel.queue.size() &&
-                       slot.number + kOvertakenBy >= channel.begun;
+  const bool is_last =
+      channel.queue_first == channel.queue.size() && slot.number + kOvertakenBy >= channel.begun;
   const bool is_late = slot.serial + kOvertakenByAny <= answered;
   if (!is_last || !is_late || slot.is_overtaken || slot.is_held) return;
   slot.is_overtaken = true;
@@ -341,6 +341,7 @@ void Link::find_last_overtaken(std::uint64_t answered) {
 void Link::take_wait(const wire::Frame& frame, Time now) {
   const wire::Header& header = frame.header;
   learn_from_stamp(header.stamp, now);
+  if (header.slot == 0 && header.chunk == 0 && header.digest == 0) return;  // it watched
   if (!is_waited_for(header) || again_.has(header.slot)) {
     ++counters_.ignored;
     return;

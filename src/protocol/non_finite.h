@@ -22,14 +22,10 @@ bool has_exponent(std::span<const std::byte> bytes, Value exponent) {
 // False for what is not floats.
 inline bool is_non_finite(Op op, std::span<const std::byte> bytes) {
   switch (op) {
-    case Op::f32_sum:
-      return has_exponent<std::uint32_t>(bytes, 0x7f800000u);
-    case Op::bf16_sum:
-      return has_exponent<std::uint16_t>(bytes, 0x7f80u);
-    case Op::f16_sum:
-      return has_exponent<std::uint16_t>(bytes, 0x7c00u);
-    default:
-      return false;
+    case Op::f32_sum: return has_exponent<std::uint32_t>(bytes, 0x7f800000u);
+    case Op::bf16_sum: return has_exponent<std::uint16_t>(bytes, 0x7f80u);
+    case Op::f16_sum: return has_exponent<std::uint16_t>(bytes, 0x7c00u);
+    default: return false;
   }
 }
 

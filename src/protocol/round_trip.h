@@ -34,13 +34,14 @@ class RoundTrip {
     mean_ += (took - mean_) / 8;
     least_ = std::min(least_, took);
   }
-  // After so many sends in vain, each of which makes it longer by an eighth: where much is lost, the
-  // next one should not have to wait for as long as all before it.
+  // After so many sends in vain, each of which makes it longer by an eighth: where much is lost,
+  // the next one should not have to wait for as long as all before it.
   [[nodiscard]] Time timeout(unsigned in_vain) const {
     // A steady round trip has no deviation, and yet the next one may be a little longer.
     const Time margin = std::max(4 * deviation_, mean_ / 2);
     const Time once = count_ == 0 ? kFirst : std::max(kLeast, mean_ + margin);
-    return std::min(kMost, once * kGrowth[std::min<std::size_t>(in_vain, kGrowth.size() - 1)] / 256);
+    return std::min(kMost,
+                    once * kGrowth[std::min<std::size_t>(in_vain, kGrowth.size() - 1)] / 256);
   }
   [[nodiscard]] Time mean() const { return mean_; }
   [[nodiscard]] Time least() const { return least_; }

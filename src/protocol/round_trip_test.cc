@@ -10,7 +10,7 @@ using std::chrono::milliseconds;
 TEST(RoundTrip, BeforeAnySampleWaitsTwentyFiveMilliseconds) {
   const RoundTrip trip;
   EXPECT_EQ(trip.timeout(0), milliseconds(25));
-  EXPECT_EQ(trip.timeout(1), std::chrono::microseconds(31250));
+  EXPECT_EQ(trip.timeout(1), std::chrono::microseconds(28125));
 }
 
 TEST(RoundTrip, TheFirstSampleIsTheMeanAndTwiceTheDeviation) {
@@ -39,7 +39,7 @@ TEST(RoundTrip, SteadySamplesComeDownToTheLeastTimeout) {
   for (int i = 0; i < 100; ++i) trip.sample(std::chrono::microseconds(100));
   EXPECT_EQ(trip.mean(), std::chrono::microseconds(100));
   EXPECT_EQ(trip.timeout(0), milliseconds(4));
-  EXPECT_EQ(trip.timeout(1), milliseconds(5));
+  EXPECT_EQ(trip.timeout(1), std::chrono::microseconds(4500));
 }
 
 TEST(RoundTrip, ASteadyRoundTripMayBeHalfAsLongAgain) {
@@ -49,18 +49,23 @@ TEST(RoundTrip, ASteadyRoundTripMayBeHalfAsLongAgain) {
   EXPECT_LT(trip.timeout(0), milliseconds(31));
 }
 
-TEST(RoundTrip, GrowsByAQuarterPerSendInVainAndHasAnEnd) {
+TEST(RoundTrip, GrowsByAnEighthPerSendInVainAndHasAnEnd) {
   RoundTrip trip;
   trip.sample(Time{0});
   Time expected = milliseconds(4);
-  for (unsigned in_vain = 0; in_vain < 18; ++in_vain) {
+  for (unsigned in_vain = 0; in_vain < 35; ++in_vain) {
     EXPECT_LE(trip.timeout(in_vain), expected) << in_vain;
-    EXPECT_GT(trip.timeout(in_vain), expected * 99 / 100) << in_vain;
-    expected = expected * 5 / 4;
+    EXPECT_GT(trip.timeout(in_vain), expected * 97 / 100) << in_vain;
+    expected = expected * 9 / 8;
   }
-  EXPECT_EQ(trip.timeout(19), milliseconds(250));
-  EXPECT_EQ(trip.timeout(31), milliseconds(250));
+  EXPECT_EQ(trip.timeout(36), milliseconds(250));
   EXPECT_EQ(trip.timeout(~0u), milliseconds(250)) << "no place beyond the last";
+}
+
+TEST(RoundTrip, StampsAreMicrosecondsAndNeverNothing) {
+  EXPECT_EQ(stamp_of(Time{0}), 1u);
+  EXPECT_EQ(stamp_of(milliseconds(2)), 2001u);
+  EXPECT_EQ(stamp_of(std::chrono::microseconds((1ll << 32) + 5)), 5u);
 }
 
 TEST(RoundTrip, ASlowNetworkWaitsNoLongerThanTheMost) {

@@ -31,8 +31,8 @@ enum class Kind : std::uint8_t {
   leave,             // worker: will send no more
   gone,              // aggregator: knows no such job or epoch; join again
   ask,               // worker: what about this chunk?
-  prove,             // aggregator: join again with this cookie, if you hear me (payload: eight bytes)
-  left,              // aggregator: who needs nobody any more (in `workers`)
+  prove,  // aggregator: join again with this cookie, if you hear me (payload: eight bytes)
+  left,   // aggregator: who needs nobody any more (in `workers`)
 };
 
 // How a result came about.
@@ -49,7 +49,7 @@ struct Header {
   std::uint64_t job = 0;
   std::uint32_t epoch = 0;  // of the aggregator's memory of the job; 0 before it is known
   std::uint16_t slot = 0;
-  std::uint32_t chunk = 0;    // counts the uses of the slot
+  std::uint32_t chunk = 0;  // counts the uses of the slot
   // Of what is reduced: ticket, step, round, place in it, reduction. Of what answers a join (prove,
   // welcome, refused): its token.
   std::uint64_t digest = 0;

@@ -129,10 +129,12 @@ std::map<std::string, Known> known_frames() {
   known["result_flagged"].header.what = {Op::f32_sum, 32, Down::full, 0, 1, 0};
   known["result_repeated"] = {summed(Kind::result, 5), sums};
   known["result_repeated"].header.flags = kRepeated;
+  known["result_repeated"].header.stamp = 0x89ABCDEF;
   known["restore"] = {summed(Kind::restore, 5), sums};
   known["wait"] = {placed(Kind::wait), ""};
   known["wait"].header.digest = 0x0123456789ABCDEF;
   known["wait"].header.workers = 3;
+  known["wait"].header.stamp = 7;
   known["restored"] = {placed(Kind::restored), ""};
   known["need_table"] = {header_of(Kind::need_table), ""};
   known["need_table"].header.table = table_name(kTable);
@@ -161,6 +163,7 @@ std::map<std::string, Known> known_frames() {
   known["gone"] = {header_of(Kind::gone), ""};
   known["ask"] = {placed(Kind::ask), ""};
   known["ask"].header.digest = 0x0123456789ABCDEF;
+  known["ask"].header.stamp = 0x89ABCDEF;
   return known;
 }
 

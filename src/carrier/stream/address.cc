@@ -64,8 +64,8 @@ Verdict resolve_range(std::string_view text, std::vector<SocketAddress>& into) {
   SLUICE_TRY_ASSIGN(const unsigned first, port_of(text, parts.port.substr(0, dash)));
   SLUICE_TRY_ASSIGN(const unsigned last, port_of(text, parts.port.substr(dash + 1)));
   if (first == 0 || last < first || last - first >= kRangeMax) {
-    return refused(text, fmt::format("ports {} to {} are not 1 to {} that count up", first, last,
-                                     kRangeMax));
+    return refused(
+        text, fmt::format("ports {} to {} are not 1 to {} that count up", first, last, kRangeMax));
   }
   const std::string_view host = text.substr(0, text.size() - parts.port.size());
   for (unsigned port = first; port <= last; ++port) {

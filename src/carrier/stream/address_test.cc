@@ -26,9 +26,8 @@ TEST(Address, HostAndPortInEveryForm) {
 }
 
 TEST(Address, BadOnesAreRefusedWithTheirTextAndWhatIsAccepted) {
-  for (const std::string text :
-       {"", ":1", "127.0.0.1:65536", "127.0.0.1:x", "127.0.0.1:1x", "[::1", "[::1]7", "[]:1",
-        "no such host.invalid:1", "127.0.0.1:-1"}) {
+  for (const std::string text : {"", ":1", "127.0.0.1:65536", "127.0.0.1:x", "127.0.0.1:1x", "[::1",
+                                 "[::1]7", "[]:1", "no such host.invalid:1", "127.0.0.1:-1"}) {
     const auto address = resolve(text);
     ASSERT_FALSE(address.has_value()) << text;
     EXPECT_EQ(address.error().code, Code::invalid_argument);

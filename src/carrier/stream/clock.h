@@ -7,8 +7,6 @@
 
 namespace sluice::stream {
 
-inline protocol::Time now() {
-  return std::chrono::steady_clock::now().time_since_epoch();
-}
+inline protocol::Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace sluice::stream

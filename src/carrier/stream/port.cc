@@ -39,9 +39,9 @@ Checked<std::unique_ptr<Port>> Port::open(const protocol::LinkOptions& options,
   }
   if (const std::size_t least = wire::kHeaderSize + protocol::kPayloadMin;
       fitted.frame_size < least) {
-    return Problem{Code::unavailable,
-                   fmt::format("datagrams of {} bytes; stream accepts {} or more",
-                               fitted.frame_size, least)};
+    return Problem{
+        Code::unavailable,
+        fmt::format("datagrams of {} bytes; stream accepts {} or more", fitted.frame_size, least)};
   }
   return std::make_unique<Port>(Token{}, fitted, std::move(paths), kept, bell);
 }

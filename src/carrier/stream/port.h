@@ -31,8 +31,8 @@ class Port final : public Carrier {
   // is the caller's descriptor and outlives the port, -1: none. Once it is readable, whoever waits
   // here gets Code::unavailable: so another thread ends a wait.
   static Checked<std::unique_ptr<Port>> open(const protocol::LinkOptions& options,
-                                             std::span<const SocketAddress> aggregators,
-                                             Kept kept, int bell = -1);
+                                             std::span<const SocketAddress> aggregators, Kept kept,
+                                             int bell = -1);
   Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths,
        Kept kept, int bell);
   // A kept port waits until nobody needs what it has, for some seconds at most.

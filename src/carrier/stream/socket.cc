@@ -19,7 +19,7 @@ constexpr std::size_t kTrainCount = 40;     // datagrams of a train
 constexpr std::size_t kTrainSize = 60'000;  // bytes of a train
 constexpr std::size_t kControl = 64;        // bytes of control messages per datagram
 constexpr int kBufferWanted = 8 << 20;
-constexpr int kSegment = 103;  // UDP_SEGMENT, which older headers lack
+constexpr int kSegment = 103;        // UDP_SEGMENT, which older headers lack
 constexpr int kReceiveTrains = 104;  // UDP_GRO
 
 Problem failed(std::string_view what, int error) {
@@ -105,8 +105,7 @@ Receiver::Receiver(const Socket& socket, std::size_t datagram_max)
       messages_(kBatch),
       control_(kBatch * kControl) {
   const int on = 1;
-  const bool trains =
-      setsockopt(descriptor_, IPPROTO_UDP, kReceiveTrains, &on, sizeof on) == 0;
+  const bool trains = setsockopt(descriptor_, IPPROTO_UDP, kReceiveTrains, &on, sizeof on) == 0;
   room_ = trains ? 65536 : datagram_max;
   memory_ = AlignedBuffer(kBatch * room_);
 }

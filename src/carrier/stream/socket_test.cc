@@ -56,9 +56,9 @@ TEST_P(Sockets, TrainsOfEverySizeArriveAsTheDatagramsTheyWere) {
     const std::span<const std::byte> bytes(one);
     sender.add(bytes.first(80), bytes.subspan(80), nullptr);
   }
-  const std::size_t total = std::accumulate(
-      sent.begin(), sent.end(), std::size_t{0},
-      [](std::size_t sum, const Bytes& one) { return sum + one.size(); });
+  const std::size_t total =
+      std::accumulate(sent.begin(), sent.end(), std::size_t{0},
+                      [](std::size_t sum, const Bytes& one) { return sum + one.size(); });
   EXPECT_EQ(sender.flush(), total);
   EXPECT_EQ(sender.count(), 0u);
   EXPECT_EQ(receive_all(bound, receiver, sent.size()), sent);

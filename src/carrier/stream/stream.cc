@@ -24,7 +24,7 @@ namespace sluice::stream {
 namespace {
 
 constexpr std::uint32_t kWindowMax = 1024;
-constexpr std::uint32_t kSlotsWanted = 512;   // at each aggregator, for all exchanges together
+constexpr std::uint32_t kSlotsWanted = 512;     // at each aggregator, for all exchanges together
 constexpr std::uint32_t kFrameSizeMost = 8952;  // larger ones gain little and cost memory
 
 Problem refused(std::string message) { return {Code::invalid_argument, std::move(message)}; }
@@ -40,8 +40,8 @@ Checked<std::uint32_t> number_of(const char* name, std::uint32_t low, std::uint3
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < low ||
       value > high) {
-    return refused(fmt::format("environment variable {} is '{}'; accepted: {} to {}", name, text,
-                               low, high));
+    return refused(
+        fmt::format("environment variable {} is '{}'; accepted: {} to {}", name, text, low, high));
   }
   return value;
 }
@@ -118,7 +118,8 @@ class WholeWorld final : public World {
     const std::vector<SocketAddress> aggregators = world->servers_->addresses();
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
       SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
-      SLUICE_TRY_ASSIGN(auto port, Port::open(link_of(options, rank, job, life), aggregators, Kept::no));
+      SLUICE_TRY_ASSIGN(auto port,
+                        Port::open(link_of(options, rank, job, life), aggregators, Kept::no));
       world->ports_.push_back(std::move(port));
       world->here_.push_back(rank);
     }
@@ -236,10 +237,10 @@ class OneWorld final : public World {
       if (!message) return Problem{Code::malformed, "stream: meeting: not a list of values"};
       if (!*message) return Nothing{};
       if ((*message)->bytes.size() < values.size_bytes()) {
-        return Problem{Code::mismatch,
-                       fmt::format("stream: meeting: worker {} brought {} bytes, {} are needed",
-                                   (*message)->rank, (*message)->bytes.size(),
-                                   values.size_bytes())};
+        return Problem{
+            Code::mismatch,
+            fmt::format("stream: meeting: worker {} brought {} bytes, {} are needed",
+                        (*message)->rank, (*message)->bytes.size(), values.size_bytes())};
       }
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto value = load_le<double>((*message)->bytes, i * sizeof(double));
@@ -259,16 +260,17 @@ class OneWorld final : public World {
 
 Verdict check_options(const WorldOptions& options) {
   if (options.lost != nullptr) {
-    return refused("stream counts every worker: losing contributions (--drop) is for carrier "
-                   "'local'");
+    return refused(
+        "stream counts every worker: losing contributions (--drop) is for carrier "
+        "'local'");
   }
   if (!options.order.empty()) {
     return refused("stream takes contributions as they come: an order is for carrier 'local'");
   }
   if (options.fan_in != 0) return refused("stream has no tree: a fan-in is for carrier 'local'");
   if (options.workers < 1 || options.workers > wire::kWorkersMax) {
-    return refused(fmt::format("{} workers; stream accepts 1 to {}", options.workers,
-                               wire::kWorkersMax));
+    return refused(
+        fmt::format("{} workers; stream accepts 1 to {}", options.workers, wire::kWorkersMax));
   }
   if (options.window < 1 || options.window > kWindowMax) {
     return refused(fmt::format("window {}; stream accepts 1 to {}", options.window, kWindowMax));
@@ -290,14 +292,13 @@ Checked<std::unique_ptr<Port>> open_port(const PortOptions& options) {
   const WorldOptions world{.workers = options.workers, .window = options.window};
   SLUICE_TRY(check_options(world));
   if (options.rank >= options.workers) {
-    return refused(fmt::format("rank {} of {} workers; accepted: below that", options.rank,
-                               options.workers));
+    return refused(
+        fmt::format("rank {} of {} workers; accepted: below that", options.rank, options.workers));
   }
   SLUICE_TRY_ASSIGN(const auto aggregators, aggregators_from(options.aggregators));
   SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
-  SLUICE_TRY_ASSIGN(auto port,
-                    Port::open(link_of(world, options.rank, options.job, life), aggregators,
-                               Kept::yes, options.bell));
+  SLUICE_TRY_ASSIGN(auto port, Port::open(link_of(world, options.rank, options.job, life),
+                                          aggregators, Kept::yes, options.bell));
   SLUICE_TRY(port->join(options.timeout));
   return port;
 }

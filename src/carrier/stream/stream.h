@@ -24,7 +24,7 @@ struct PortOptions {
   std::uint32_t workers = 1;
   std::uint32_t window = 4;  // exchanges in flight
   std::uint64_t job = 0;
-  std::string_view aggregators;  // addresses, comma separated
+  std::string_view aggregators;                                 // addresses, comma separated
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // to join
   int bell = -1;                                                // as of Port::open
 };

@@ -189,7 +189,8 @@ TEST(Stream, ANumberOfAggregatorsThatCannotBeIsNamed) {
     const auto world = make_world({.workers = 2});
     ASSERT_FALSE(world.has_value());
     EXPECT_EQ(world.error().message, std::string("environment variable SLUICE_AGGREGATOR_THREADS "
-                                                 "is '") + value + "'; accepted: 1 to 64");
+                                                 "is '") +
+                                         value + "'; accepted: 1 to 64");
   }
 }
 
