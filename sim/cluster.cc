@@ -88,7 +88,9 @@ void Cluster::start_aggregator(std::uint32_t index) {
     protocol::add(aggregators_[index]->counters(), outcome_.aggregators);
   }
   aggregators_[index] = std::make_unique<protocol::Aggregator>(protocol::AggregatorOptions{
-      .limits = {.slots_max = std::max(64u, scenario_.jobs * 4 * (scenario_.slots + kMeetingSlots))},
+      // A job gets a quarter of them.
+      .limits = {.slots_max =
+                     std::max(64u, scenario_.jobs * 4 * (scenario_.slots + kMeetingSlots))},
       .receive_buffer = scenario_.receive_buffer,
       .secret = {++lives_, scenario_.seed},
       .rule = scenario_.rule,
@@ -216,9 +218,9 @@ void Cluster::check_order(const Seat& seat, std::uint32_t aggregator,
 void Cluster::check_counters() {
   protocol::Counters& sum = outcome_.aggregators;
   for (const auto& aggregator : aggregators_) protocol::add(aggregator->counters(), sum);
-  const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.unproven + sum.gone +
-                              sum.control + sum.accepted + sum.again + sum.passed + sum.blocked +
-                              sum.asked + sum.stale + sum.tableless + sum.mismatched;
+  const std::uint64_t known = sum.malformed + sum.unexpected + sum.strangers + sum.unproven +
+                              sum.gone + sum.control + sum.accepted + sum.again + sum.passed +
+                              sum.blocked + sum.asked + sum.stale + sum.tableless + sum.mismatched;
   if (sum.received != known) {
     fail(fmt::format("I7: {} datagrams received, {} accounted for", sum.received, known));
   }

@@ -154,6 +154,7 @@ void Aggregator::join_next(Place& place, const wire::Frame& frame, const wire::J
   if (next.is_taken(header.worker, wish.token, now)) return;
   enter(next, frame, wish, from, now, is_free, out);
   if (next.is_running()) place.job = std::move(place.next);
+  SLUICE_ASSERT(place.job != nullptr);
 }
 
 void Aggregator::enter(Job& job, const wire::Frame& frame, const wire::Join& wish,
@@ -179,6 +180,7 @@ void Aggregator::admit(Job& job, Outbox& out) {
   }
   // But for the one whose place it takes.
   const auto [all, same_host] = taken_beside(job.id(), job.host());
+  SLUICE_ASSERT(slots >= 1 && slots <= demand.slots);
   const Share asked{.jobs = 1, .slots = slots, .memory = slots * demand.slot_size};
   if (const std::string why = no_room(options_.limits, all, same_host, asked); !why.empty()) {
     job.refuse_all(why, out);

@@ -179,6 +179,7 @@ void Job::start(std::uint32_t epoch, std::uint32_t slots, Outbox& out) {
   ranks_.assign(std::size_t{2} * slots_count_, {});
   sizes_.assign(std::size_t{2} * slots_count_, {});
   epoch_ = epoch;
+  SLUICE_ASSERT(is_running() && left_ == 0);
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     members_[worker].watches = 0;
     welcome(worker, 0, out);
@@ -194,6 +195,7 @@ void Job::form_anew() {
   left_ = 0;
   members_ = {};
   frame_size_ = terms_.frame_size;
+  SLUICE_ASSERT(!is_running() && memory_.size() == 0);
 }
 
 void Job::release() {
@@ -242,6 +244,7 @@ bool Job::is_watch(const wire::Header& header, Time now, Outbox& out) {
 }
 
 std::uint64_t Job::who_needs_nobody() const {
+  SLUICE_ASSERT((left_ & ~everyone()) == 0);
   std::uint64_t bits = left_;
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     if (members_[worker].watches >= 2) bits |= bit_of(worker);
@@ -261,6 +264,7 @@ void Job::leave(const wire::Header& header, Outbox& out) {
   if (!is_last) return;
   has_ended_ = true;
   release();
+  SLUICE_ASSERT(share().memory == 0);
 }
 
 }  // namespace sluice::protocol

@@ -82,6 +82,7 @@ void Link::take_prove(const wire::Frame& frame, Time now) {
   }
   learn_from_join(now);
   cookie_ = wire::parse_cookie(frame.payload);
+  SLUICE_ASSERT(cookie_ != 0);
   is_answered_ = true;
   ++attempt_;
   joined_ = 0;
@@ -140,6 +141,7 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
   terms_ = welcome;
   fits_ = welcome.frame_size;
   epoch_ = frame.header.epoch;
+  SLUICE_ASSERT(epoch_ != 0 && fits_ <= options_.frame_size);
   state_ = State::open;
   joining_since_.reset();
   ++counters_.joins;
