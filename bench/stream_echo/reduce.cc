@@ -101,9 +101,8 @@ class Reducer {
     const std::size_t stride = sequence % kFullEach == 0 ? 1 : kStride;
     for (std::size_t i = sequence % stride; i < kLanes; i += stride) {
       if (flight.down[i] == sums[i]) continue;
-      return Problem{Code::mismatch,
-                     fmt::format("worker {}, ticket {}, lane {}: {} instead of {}", rank_, sequence,
-                                 i, flight.down[i], sums[i])};
+      return Problem{Code::mismatch, fmt::format("worker {}, ticket {}, lane {}: {} instead of {}",
+                                                 rank_, sequence, i, flight.down[i], sums[i])};
     }
     return post(flight, sequence + kInFlight);
   }
@@ -135,7 +134,7 @@ Checked<Ports> open_ports(const Workload& workload, const stream::SocketAddress&
     options.channels = kInFlight;
     options.slots = kSlots;
     options.frame_size = workload.frame;
-    SLUICE_TRY_ASSIGN(auto port, stream::Port::open(options, aggregators));
+    SLUICE_TRY_ASSIGN(auto port, stream::Port::open(options, aggregators, stream::Kept::no));
     ports.push_back(std::move(port));
   }
   return ports;
@@ -168,8 +167,8 @@ Checked<Run> run_reduce(const Workload& workload) {
   const double before = server->cpu_seconds();
   Run run;
   SLUICE_TRY_ASSIGN(run.seconds, run_together(workload.workers, [&](std::uint32_t rank) {
-    return Reducer(*ports[rank], contents, rank, workload.tickets).run();
-  }));
+                      return Reducer(*ports[rank], contents, rank, workload.tickets).run();
+                    }));
   for (const auto& port : ports) {
     const protocol::LinkCounters counters = port->counters();
     run.datagrams += counters.sent + counters.received;
