@@ -139,7 +139,7 @@ TEST(HttpServer, SlowConnectionsHoldNobodyUp) {
     }
   }
   EXPECT_EQ(status_of(ask(*server, kRequest)), 503);
-  for (int i = 0; i < 100; i += 2) {
+  for (std::size_t i = 0; i < 100; i += 2) {
     EXPECT_EQ(send(slow[i].descriptor(), "page ", 5, MSG_NOSIGNAL), 5) << "still there";
     EXPECT_EQ(status_of(ask(*server, kRequest)), 503);
   }

@@ -25,7 +25,8 @@ constexpr std::uint64_t kJob = 3;
 constexpr std::uint32_t kWorkers = 2;
 constexpr std::uint32_t kFrameSize = 1232;
 constexpr std::uint64_t kSenders = 3;
-constexpr Limits kLimits{.jobs_max = 2, .slots_max = 8, .memory_max = 150'000};
+constexpr Limits kLimits{
+    .jobs_max = 2, .slots_max = 8, .memory_max = 150'000, .lease = std::chrono::seconds(5)};
 
 // Every answer is a frame that parses, no longer than the job's frames or than a refusal.
 struct CheckedOutbox final : Outbox {
@@ -237,10 +238,7 @@ void check(const Aggregator& aggregator) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   FuzzedDataProvider data(bytes, size);
-  Aggregator aggregator({.limits = kLimits,
-                         .frame_size = kFrameSize,
-                         .lease = std::chrono::seconds(5),
-                         .secret = {3, 4}});
+  Aggregator aggregator({.limits = kLimits, .frame_size = kFrameSize, .secret = {3, 4}});
   CheckedOutbox out;
   form(aggregator, out);
   Time now{};
