@@ -26,7 +26,7 @@ constexpr std::uint32_t kWorkers = 2;
 constexpr std::uint32_t kFrameSize = 1232;
 constexpr std::uint64_t kSenders = 3;
 constexpr Limits kLimits{
-    .jobs_max = 2, .slots_max = 8, .memory_max = 150'000, .lease = std::chrono::seconds(5)};
+    .jobs_max = 2, .slots_max = 16, .memory_max = 300'000, .lease = std::chrono::seconds(5)};
 
 // Every answer is a frame that parses, no longer than the job's frames or than a refusal.
 struct CheckedOutbox final : Outbox {
