@@ -11,7 +11,7 @@
 namespace sluice::protocol {
 namespace {
 
-// After which whoever was not heard of is not there any more. Members that live speak about four
+// After which whoever was not heard of is not there any more. Members that live speak five
 // times a second.
 constexpr Time kSilence = std::chrono::seconds(3);
 // A job that forms is forgotten after so long without a join.

@@ -199,8 +199,8 @@ Result<std::span<const Answer>> Port::take(const Ticket& ticket) {
 }
 
 Result<bool> Port::poll_until(std::span<Port* const> ports, Time until) {
-  std::array<pollfd, std::size_t{2} * 65>
-      waiting{};  // bells last; of negative ones the kernel takes no notice
+  // Bells last; of negative ones the kernel takes no notice.
+  std::array<pollfd, std::size_t{2} * 65> waiting{};
   std::size_t count = 0;
   for (const Port* const port : ports) {
     SLUICE_ASSERT(count + port->paths_.size() + ports.size() <= waiting.size());
