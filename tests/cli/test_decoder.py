@@ -58,7 +58,8 @@ def levels_of(draw, count):
     if kind == "huge":  # Energies, and sums, around the largest float.
         return [2.0 ** draw.choice((124, draw.uniform(58, 64))) for _ in blocks]
     if kind == "tiny":  # Energies around the least float that is not subnormal, or far below.
-        return [2.0 ** draw.choice((-145, *[draw.uniform(-69, -63)] * 9))] * len(blocks)
+        return [2.0 ** draw.choice((-145, draw.uniform(-140, -70), draw.uniform(-69, -63)))
+                for _ in blocks]
     return [2.0 ** draw.uniform(-10, 10)] * len(blocks)
 
 
@@ -148,7 +149,7 @@ def check(folder, mean_file, codec, gradients):
             assert exchange["offset"] == len(mean)
             end = len(mean) + exchange["count"]
             chunks = [x[len(mean) : end] for x in inputs]
-            mean += decoder.step(exchange, chunks)
+            mean += decoder.step(exchange, chunks, [x[len(mean) : end] for x in gradients])
             for x, chunk in zip(inputs, chunks):
                 x[end - len(chunk) : end] = chunk
         total, left = list(map(float.__add__, total, mean)), inputs

@@ -12,10 +12,11 @@ class Codec:
         self.n, self.seed, self.count = (manifest[k] for k in ("workers", "seed", "count"))
         self.options = manifest["options"]
 
-    def step(self, exchange, inputs):
+    def step(self, exchange, inputs, gradients):
         """The mean of a chunk, from the bytes down alone. The workers' inputs (gradient plus
         residual; none: do not check the bytes up) are replaced by what feedback keeps."""
-        self.at, self.number, self.inputs = exchange["offset"], exchange["step"], inputs
+        self.at, self.number = exchange["offset"], exchange["step"]
+        self.inputs, self.gradients = inputs, gradients
         self.mean, self.left = [0.0] * exchange["count"], [list(x) for x in inputs]
         steps = [list(step) for step in exchange["rounds"]]
         self.take(steps)
@@ -36,10 +37,11 @@ class Codec:
         """A block of x, padded with zeros."""
         return x[first : first + size] + [0.0] * (first + size - len(x))
 
-    def keep(self, k, first, own):
-        """Worker k's residual: its input less what its own codes say."""
+    def keep(self, k, first, own, gain=1.0):
+        """Worker k's residual: its input less what its own codes say, both times `gain`."""
         x = self.block(self.inputs[k], first, len(own))
-        self.place(self.left[k], first, f32(a - b for a, b in zip(x, own)))
+        rest = f32(a * gain - b for a, b in zip(x, own))
+        self.place(self.left[k], first, f32(v / gain for v in rest))
 
     def floats(self, round_, blocks, only, grain):
         """Blocks that travel as float32."""

@@ -8,6 +8,8 @@ from lanes import pack, twice_sums, unpack
 from randomness import mix
 
 EXACT = 4095  # The code of a block that travels as float32.
+LEAST = 656  # Lower codes are those of faint blocks, which are coded 2^96 times as large.
+GAIN96 = 2.0**96
 OFFSET = (3, 7, 14, 21, 28, 35, 42, 49)
 GAIN = (0, 227, 353, 603, 1075, 1832, 3331, 5995, 10991)
 SIGNS, DITHER, RAISING = 1, 2, 4
@@ -22,7 +24,15 @@ def cut(count, block):
     return out + [(first, 16)] * (first < count)
 
 
-def scale_code(x):
+def scale_code(x, gradient):
+    code = code_of(x)
+    if code == 0 and any(gradient):
+        code = code_of([v * GAIN96 for v in x])
+        return code and max(1, code - 768)
+    return code
+
+
+def code_of(x):
     bits = bits_of([energy(x)])[0]
     exponent, mantissa = bits >> 23, bits & 0x7FFFFF
     if exponent in (0, 255):
@@ -39,7 +49,7 @@ def root8(power):
 def width_at(code, level, turn=False):
     if code in (0, EXACT):
         return 0
-    return max(int(turn), sum(code - level >= offset for offset in OFFSET))
+    return max(int(turn), sum(max(code, LEAST) - level >= offset for offset in OFFSET))
 
 
 def ceil_of(a, b):
@@ -65,7 +75,8 @@ class Tide(Codec):
         agree = first.pop(0)
         agree.expect(None, op="max", bits=12, count=count, grain=0)
         agreed, members = unpack(agree.down, 12, count), agree.contributors()
-        own = [[scale_code(self.block(x, *b)) for b in self.blocks] for x in self.inputs]
+        own = [[scale_code(self.block(x, *b), self.block(g, *b)) for b in self.blocks]
+               for x, g in zip(self.inputs, self.gradients)]
         assert not own or agree.up == [pack(codes, 12) for codes in own], "scale codes"
         self.sign = [-1 if word >> bit & 1 else 1
                      for word in self.words(SIGNS, self.size // 32) for bit in range(32)]
@@ -187,13 +198,16 @@ class Tide(Codec):
                                    self.block(x, first, size))
                 sent += q if only is None or k in only else [0] * size
                 if k in members:
-                    self.keep(k, first, self.decoded(first, code, width, [2 * v for v in q], [k]))
+                    alone = [2 * v for v in q]
+                    self.keep(k, first, *self.amplified(first, code, width, alone, [k]))
             assert round_.up[k] == pack(sent, width), f"codes of worker {k}, width {width}"
 
     def dithers(self, k, first, size):
         return [u + 256 * k // self.n & 255 for u in self.dither[first : first + size]]
 
     def quantized(self, k, first, code, width, x):
+        if code < LEAST:
+            code, x = code + 768, [v * GAIN96 for v in x]
         a = one(3392 * root8(1200 - code - 4 * log2(len(x))))
         products = [v * a for v in x]  # Exact, and below 2^22: + 12582912 rounds to integers.
         r = [s * round(p) if math.isfinite(p) else 0 for s, p in zip(self.sign, products)]
@@ -204,7 +218,14 @@ class Tide(Codec):
 
     def decoded(self, first, code, width, twice, members):
         """The mean of one block, padding included."""
-        size, m, shift = len(twice), len(members), 0
+        mean, gain = self.amplified(first, code, width, twice, members)
+        return list(f32(v / gain for v in mean))
+
+    def amplified(self, first, code, width, twice, members):
+        """The same before a faint block is made small again, and how much too large it is."""
+        size, m, shift, gain = len(twice), len(members), 0, 1.0
+        if code < LEAST:
+            code, gain = code + 768, GAIN96
         if m == self.n:
             shift = sum(256 * k // self.n for k in members)
             dithers = [m * u & 255 for u in self.dither[first : first + size]]
@@ -214,4 +235,4 @@ class Tide(Codec):
         f, g = one(scale), one(scale * (m * (255 - 256 * ((1 << width) - 1)) / 2 - shift))
         # Products and their sums with g fit float64, so this rounds once.
         v = f32(float(128 * t - u) * f + g for t, u in zip(twice, dithers))
-        return [s * w for s, w in zip(self.sign, transform(v))]
+        return [s * w for s, w in zip(self.sign, transform(v))], gain

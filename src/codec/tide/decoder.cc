@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "codec/input.h"
+#include "codec/tide/faint.h"
 
 namespace sluice::tide {
 
@@ -59,6 +60,7 @@ void Decoder::exact(const Layout::Block& block, std::span<const std::byte> own,
 
 void Decoder::coded(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
                     std::span<const std::byte> own) {
+  if (is_faint(form.code)) return faint(block, form, twice, own);
   const dither::Block place{chunk_.piece.offset + block.first, block.size, form.width};
   const unsigned log2_size = log2_of(block.size);
   if (!chunk_.residual.empty()) {
@@ -71,6 +73,30 @@ void Decoder::coded(const Layout::Block& block, Form form, std::span<const std::
   means_[waiting_] = {place, decode_affine(form.code, log2_size, unit.step, unit.constant), twice,
                       chunk_.mean.subspan(block.first, block.count)};
   if (++waiting_ == kBatch) flush();
+}
+
+void Decoder::faint(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
+                    std::span<const std::byte> own) {
+  const dither::Block place{chunk_.piece.offset + block.first, block.size, form.width};
+  const unsigned log2_size = log2_of(block.size);
+  const Code12 code = amplified(form.code);
+  std::array<float, kBlockMost> memory;
+  if (!counted_) {
+    keep_everything(chunk_, block.first, block.count);
+  } else if (!chunk_.residual.empty()) {
+    std::array<float, kBlockMost> rest{};
+    const Unit& unit = own_units_[form.width];
+    const dither::Keeping one{place, decode_affine(code, log2_size, unit.step, unit.constant), own,
+                              amplified_input(chunk_, block, memory),
+                              std::span(rest).first(block.count)};
+    dither::keep(shared_, shift_, {&one, 1});
+    attenuate(one.rest, chunk_.residual.subspan(block.first, block.count));
+  }
+  const Unit& unit = units_[form.width];
+  const dither::Decoding one{place, decode_affine(code, log2_size, unit.step, unit.constant), twice,
+                             std::span(memory).first(block.count)};
+  dither::decode(shared_, taken_.dithers(), false, {&one, 1});
+  attenuate(one.mean, chunk_.mean.subspan(block.first, block.count));
 }
 
 void Decoder::flush() {

@@ -37,6 +37,10 @@ class Decoder {
   void flush();
 
  private:
+  // A faint block of codes, at once.
+  void faint(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
+             std::span<const std::byte> own);
+
   const Chunk& chunk_;
   const dither::Shared& shared_;
   bool counted_;

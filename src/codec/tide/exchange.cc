@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "codec/input.h"
 #include "codec/tide/decoder.h"
+#include "codec/tide/faint.h"
 #include "kernels/energy/energy.h"
 #include "kernels/lanes/lanes.h"
 
@@ -132,6 +133,11 @@ void TideExchange::finish_exact(const Answer& answer) {
 
 // ---- Scales.
 
+Code12 TideExchange::my_code(const Layout::Block& block, float energy) const {
+  const Code12 code = code_of(energy, log2_of(block.size));
+  return code == kCodeZero ? faint_code(chunk_, block) : code;
+}
+
 // My scale codes of blocks [first, end).
 void TideExchange::measure(std::uint32_t first, std::uint32_t end) {
   std::array<float, kMeasured> energies;
@@ -145,7 +151,7 @@ void TideExchange::measure(std::uint32_t first, std::uint32_t end) {
     energy::blocks(chunk_.gradient.subspan(run.first, count), residual_of(run), block.size,
                    energies);
     for (std::uint32_t i = 0; i < blocks; ++i) {
-      mine_[b + i] = code_of(energies[i], log2_of(block.size));
+      mine_[b + i] = my_code(layout_[b + i], energies[i]);
     }
     b += blocks;
   }
@@ -199,10 +205,23 @@ void TideExchange::encode_agreed(Sending& sending) {
       encode_exact(block, up);
       continue;
     }
+    if (is_faint(agreed_[b])) {
+      encode_faint(block, width, agreed_[b], up);
+      continue;
+    }
     batch[waiting] = encoding_of(block, width, agreed_[b], up);
     if (++waiting == kBatch) flush();
   }
   flush();
+}
+
+void TideExchange::encode_faint(const Layout::Block& block, std::uint8_t width, Code12 code,
+                                std::span<std::byte> up) {
+  std::array<float, kBlockMost> memory;
+  dither::Encoding one = encoding_of(block, width, amplified(code), up);
+  one.values = amplified_input(chunk_, block, memory);
+  one.more = {};
+  dither::encode(shared(), shift_, {&one, 1});
 }
 
 Result<Step> TideExchange::ask_codes(const Answer& scales) {
@@ -245,6 +264,10 @@ void TideExchange::encode_and_measure(Sending::Cursor& cursor, std::uint32_t fir
       continue;
     }
     const auto up = first_.own(width, cursor.take(width, block.size), block.size);
+    if (is_faint(before_[b])) {
+      measure_and_encode(b, width, up);
+      continue;
+    }
     batch[waiting] = encoding_of(block, width, before_[b], up);
     batch[waiting].energy = &energies[waiting];
     number[waiting++] = b;
@@ -252,19 +275,34 @@ void TideExchange::encode_and_measure(Sending::Cursor& cursor, std::uint32_t fir
   dither::encode(shared(), shift_, std::span(batch).first(waiting));
   for (std::size_t i = 0; i < waiting; ++i) {
     const std::uint32_t b = number[i];
-    mine_[b] = code_of(energies[i], log2_of(batch[i].block.size));
+    mine_[b] = my_code(layout_[b], energies[i]);
     if (mine_[b] <= before_[b] + kDampedFrom) continue;
     // It has outgrown its scale: once more, damped.
-    const auto code = static_cast<Code12>(mine_[b] - kDampedFrom);
-    batch[i].factor = encode_factor(code, log2_of(batch[i].block.size));
+    batch[i].factor = encode_factor(code_to_send(b), log2_of(batch[i].block.size));
     dither::encode(shared(), shift_, {&batch[i], 1});
   }
+}
+
+// The same of a block that was faint.
+void TideExchange::measure_and_encode(std::uint32_t number, std::uint8_t width,
+                                      std::span<std::byte> up) {
+  measure(number, number + 1);
+  const Code12 code = code_to_send(number);
+  if (is_faint(code)) return encode_faint(layout_[number], width, code, up);
+  const dither::Encoding one = encoding_of(layout_[number], width, code, up);
+  dither::encode(shared(), shift_, {&one, 1});
+}
+
+// The previous step's, or a larger one for a block of mine that has outgrown it.
+Code12 TideExchange::code_to_send(std::uint32_t number) const {
+  return std::max(before_[number], static_cast<Code12>(std::max(0, mine_[number] - kDampedFrom)));
 }
 
 bool TideExchange::is_outgrown(std::uint32_t number) const {
   const std::int32_t now = agreed_[number];
   const std::int32_t before = before_[number];
-  return now == kCodeNotFinite || std::abs(now - before) > kAgainFrom;
+  return now == kCodeNotFinite || (now == kCodeZero) != (before == kCodeZero) ||
+         std::abs(now - before) > kAgainFrom;
 }
 
 bool TideExchange::all_counted_alike(std::span<const Answer> codes) const {

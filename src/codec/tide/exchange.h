@@ -42,6 +42,7 @@ class TideExchange final : public Exchange {
   Result<Step> ask(std::span<const Round> rounds, At at);
 
   void load_state();
+  [[nodiscard]] Code12 my_code(const Layout::Block& block, float energy) const;
   void measure(std::uint32_t first, std::uint32_t end);
   Round scales_round();
   Status agree(const Answer& answer);
@@ -50,6 +51,10 @@ class TideExchange final : public Exchange {
 
   void encode_agreed(Sending& sending);
   void encode_and_measure(Sending::Cursor& cursor, std::uint32_t first, std::uint32_t end);
+  void encode_faint(const Layout::Block& block, std::uint8_t width, Code12 code,
+                    std::span<std::byte> up);
+  void measure_and_encode(std::uint32_t number, std::uint8_t width, std::span<std::byte> up);
+  [[nodiscard]] Code12 code_to_send(std::uint32_t number) const;
   void encode_exact(const Layout::Block& block, std::span<std::byte> up);
   void finish_exact(const Answer& answer);
   Result<Step> finish(std::span<const Answer> first, std::span<const Answer> again);

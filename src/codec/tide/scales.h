@@ -22,10 +22,12 @@ inline constexpr Code12 kCodeNotFinite =
 // 8·log2(rms) + 1200; kCodeZero if the energy is zero or subnormal.
 Code12 code_of(float energy, unsigned log2_size);
 
-// Every other code that code_of can return lies between these.
+// Every other code that code_of can return lies between these. Lower codes are those of faint
+// blocks (faint.h).
 inline constexpr Code12 kCodeLeast = kCodeOfOne - 4 * 126 - 4 * 10;
 inline constexpr Code12 kCodeMost = kCodeOfOne + 4 * 128 - 4 * 4;
-constexpr bool is_scale(Code12 code) { return code >= kCodeLeast && code <= kCodeMost; }
+inline constexpr Code12 kCodeFaintest = 1;
+constexpr bool is_scale(Code12 code) { return code >= kCodeFaintest && code <= kCodeMost; }
 
 // Units of the rotated integers per scale.
 inline constexpr double kUnits = 3392.0;
@@ -50,7 +52,8 @@ inline double power(std::int32_t eighths) {
 
 }  // namespace detail
 
-// 3392 / (√size · scale): what a value is multiplied by before it is rounded.
+// 3392 / (√size · scale): what a value is multiplied by before it is rounded. Here and below, of
+// codes from kCodeLeast on: for others it would not be a float.
 inline float encode_factor(Code12 code, unsigned log2_size) {
   const std::int32_t eighths = code - kCodeOfOne + 4 * static_cast<std::int32_t>(log2_size);
   return static_cast<float>(kUnits * detail::power(-eighths));

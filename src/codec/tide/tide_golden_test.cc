@@ -173,6 +173,25 @@ TEST_P(TideGolden, KeptScalesWithABlockThatWakesUp) {
   diary.expect_golden("woken");
 }
 
+// By block of 64: faint and twice as large, faint and then not, the other way round, faint and then
+// zero, ordinary.
+TEST_P(TideGolden, KeptScalesOfFaintBlocks) {
+  Diary diary({.bits = 4, .block = 64, .down = Down::narrow, .scales = Scales::previous}, 2, 300,
+              true);
+  constexpr int kZero = 1000;
+  const std::array<std::array<int, 5>, 2> shifts{{{80, 120, 0, 100, 0}, {79, 10, 70, kZero, 0}}};
+  for (const std::uint32_t step : {3u, 4u}) {
+    auto gradients = gradients_at(2, 300, step);
+    for (Floats& gradient : gradients) {
+      for (std::size_t i = 0; i < 300; ++i) {
+        gradient[i] = std::ldexp(gradient[i], -shifts[step - 3][i / 64]);
+      }
+    }
+    diary.step(step, gradients);
+  }
+  diary.expect_golden("faint");
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, TideGolden, ::testing::ValuesIn(available_levels()),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 

@@ -309,14 +309,6 @@ TEST(Tide, ZerosAndNothing) {
   for (const auto& rounds : nothing.step({{}, {}})) EXPECT_TRUE(rounds.empty());
 }
 
-// Below the least scale: mean zero, and feedback keeps what a later step may send.
-TEST(Tide, WhatIsTooSmallForAScaleStaysInTheResidual) {
-  Crew crew({.block = 64}, 2, 64);
-  crew.step({Floats(64, 1e-22f), Floats(64, -1e-23f)});
-  EXPECT_EQ(crew.means[0], Floats(64));
-  EXPECT_EQ(crew.residuals[0], Floats(64, 1e-22f));
-}
-
 TEST(Tide, BlocksThatGetNoBitsHaveMeanZeroAndKeepEverything) {
   Crew crew({.bits = 1, .block = 64, .floor = false}, 2, 1024);
   std::vector<Floats> gradients = gradients_of(2, 1024, 7, 1);

@@ -15,6 +15,10 @@ constexpr std::int32_t kLevelMost = kCodeMost;
 constexpr std::uint64_t kTurnsMax = std::uint64_t{1} << 40;
 constexpr double kBudgetMax = 0x1p62;
 
+// Faint blocks deserve what the least of the others do: levels and counts, which are saved, need
+// not reach down to them.
+constexpr std::int32_t counted_as(Code12 code) { return std::max(code, kCodeLeast); }
+
 // The width by code − level.
 constexpr auto kWidths = [] {
   std::array<std::uint8_t, kOffset.back() + 1> widths{};
@@ -50,12 +54,12 @@ std::uint64_t spent(std::span<const std::uint64_t> summed, std::int32_t level, c
 unsigned width_at(Code12 code, std::int32_t level, bool turn) {
   if (!is_scale(code)) return 0;
   const unsigned width =
-      kWidths[static_cast<std::size_t>(std::clamp(code - level, 0, kOffset.back()))];
+      kWidths[static_cast<std::size_t>(std::clamp(counted_as(code) - level, 0, kOffset.back()))];
   return turn ? std::max(width, 1u) : width;
 }
 
 void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real) {
-  if (is_scale(code)) counts[static_cast<std::size_t>(code - kCodeLeast)] += size;
+  if (is_scale(code)) counts[static_cast<std::size_t>(counted_as(code) - kCodeLeast)] += size;
   counts[kCodes] += real;
   counts[kCodes + 1] += 1;
 }

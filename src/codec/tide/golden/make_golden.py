@@ -17,6 +17,8 @@ MULTIPLIERS = [0, 227, 353, 603, 1075, 1832, 3331, 5995, 10991]
 OFFSETS = [3, 7, 14, 21, 28, 35, 42, 49]
 BORDERS = [0x0B95C2, 0x25FED7, 0x45672B, 0x6AC0C7]
 INFINITE = "inf"  # the one value that is no fraction
+LEAST = 656  # lower codes are those of faint blocks
+GAIN = 2 ** 96
 
 
 # ---- float32 as fractions.
@@ -130,8 +132,18 @@ def code_of(values, size):
     return quarters - 4 * log2(size) + 1200
 
 
+def my_code(x, gradient, size):
+    code = code_of(x, size)
+    if code == 0 and any(gradient):
+        code = code_of([v * GAIN for v in x], size)
+        return code and max(1, code - 768)
+    return code
+
+
 def width_at(code, level):
-    return 0 if code in (0, 4095) else sum(code - level >= offset for offset in OFFSETS)
+    if code in (0, 4095):
+        return 0
+    return sum(max(code, LEAST) - level >= offset for offset in OFFSETS)
 
 
 def is_live(code):
@@ -242,6 +254,8 @@ def transform(values, cut):
 
 def encode(case, values, place, code, width, rank):
     first, size, _ = place
+    if code < LEAST:
+        code, values = code + 768, [x * GAIN for x in values]
     a = f32(Fraction(3392 * power(-(code - 1200 + 4 * log2(size)))))
     r = []
     for i in range(size):
@@ -258,8 +272,11 @@ def encode(case, values, place, code, width, rank):
 
 
 def decode(case, twice, place, code, width, ranks, own):
-    """Bit patterns of the values of a block; own: of one worker's codes alone."""
+    """The values of a block and their signs; own: of one worker's codes alone. Those of a faint
+    block are still too large."""
     first, size, real = place
+    if code < LEAST:
+        code += 768
     m = len(ranks)
     everybody = not own and m == case.n
     s = sum(256 * k // case.n for k in ranks) if everybody else 0
@@ -386,8 +403,8 @@ class Case:
         self.key, self.number = key_of(7, number, 1), number
         self.x = [[g if g == INFINITE else f32(g + r) for g, r in zip(gradient, residual)]
                   for gradient, residual in zip(gradients, self.residuals)]
-        mine = [[code_of(self.part(self.x[k], b), place[1]) for b, place in enumerate(self.blocks)]
-                for k in range(self.n)]
+        mine = [[my_code(self.part(self.x[k], b), self.part(gradients[k], b), place[1])
+                 for b, place in enumerate(self.blocks)] for k in range(self.n)]
         agreed = [max(mine[k][b] for k in self.ranks) for b in range(len(self.blocks))]
         self.say("step", number)
         self.round("max", 12, len(agreed), [pack(codes, 12) for codes in mine], pack(agreed, 12))
@@ -401,7 +418,8 @@ class Case:
             widths = allot(self, self.kept)
             results = self.send(lambda k, b: max(self.kept[b], mine[k][b] - 4), agreed, widths,
                                 range(self.n))
-            again = [c == 4095 or abs(c - k) > 16 for c, k in zip(agreed, self.kept)]
+            again = [c == 4095 or abs(c - k) > 16 or (c == 0) != (k == 0)
+                     for c, k in zip(agreed, self.kept)]
             used = [c if a else k for a, c, k in zip(again, agreed, self.kept)]
             if any(again):
                 self.say("again")
@@ -430,6 +448,7 @@ class Case:
             else:
                 for value, sign in decode(self, twice[b], place, used[b], widths[b], self.ranks,
                                           False):
+                    value = f32(value / (GAIN if used[b] < LEAST else 1))
                     mean += struct.pack("<I", bits_of(value) | (sign << 31 if value == 0 else 0))
             for k in range(self.n):
                 self.keep(k, b, used[b], widths[b], own)
@@ -452,9 +471,10 @@ class Case:
         taken = [(Fraction(0), 0)] * real
         if k in self.ranks and width != 0:
             taken = decode(self, [2 * q for q in own[k, b]], self.blocks[b], code, width, [k], True)
+        gain = GAIN if 0 < code < LEAST else 1
         for i in range(real):
             if x[i] != INFINITE:
-                self.residuals[k][first + i] = f32(x[i] - taken[i][0])
+                self.residuals[k][first + i] = f32(f32(x[i] * gain - taken[i][0]) / gain)
 
 
 # ---- The cases.
@@ -473,6 +493,14 @@ def weak_gradients_of(case, step):
     """Three blocks of 64 in four have almost nothing."""
     return [[v / (1 if i // 64 % 4 == 0 else 1 << 12) for i, v in enumerate(g)]
             for g in gradients_of(case, step)]
+
+
+def faint_gradients_of(case, step):
+    """By block of 64: faint and twice as large, faint and then not, the other way round, faint and
+    then zero, ordinary."""
+    shifts = {3: (80, 120, 0, 100, 0), 4: (79, 10, 70, None, 0)}[step]
+    return [[0 if shifts[i // 64] is None else v * Fraction(1, 1 << shifts[i // 64])
+             for i, v in enumerate(g)] for g in gradients_of(case, step)]
 
 
 def cases():
@@ -515,6 +543,10 @@ def cases():
             gradients = [[0 if i < 128 else v for i, v in enumerate(g)] for g in gradients]
         woken.step(step, gradients)
     yield woken
+    faint = Case("faint", 2, 300, 64, 4, "narrow", feedback=True, previous=True, floor=1)
+    for step in (3, 4):
+        faint.step(step, faint_gradients_of(faint, step))
+    yield faint
 
 
 def main():

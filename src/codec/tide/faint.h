@@ -1,0 +1,30 @@
+// Faint blocks: values so small, below about 2^-63, that their squares are lost in float32. They
+// are measured, coded and decoded 2^96 times as large. There every float but zero has a square, and
+// every factor is a float. A code below kCodeLeast says that a block is faint; nothing else does.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "codec/chunk.h"
+#include "codec/tide/layout.h"
+#include "codec/tide/scales.h"
+
+namespace sluice::tide {
+
+constexpr bool is_faint(Code12 code) { return code != kCodeZero && code < kCodeLeast; }
+
+// The code that stands for 2^96 times the scale.
+constexpr Code12 amplified(Code12 code) { return static_cast<Code12>(code + 8 * 96); }
+
+// My code of a block whose energy is zero or subnormal. kCodeZero if its gradient is zero: what may
+// be left of a residual then waits there, and does not travel for ever as it gets smaller.
+Code12 faint_code(const Chunk& chunk, const Layout::Block& block);
+
+// What a worker sends of a block, 2^96 times as large.
+std::span<const float> amplified_input(const Chunk& chunk, const Layout::Block& block,
+                                       std::span<float> memory);
+// And back.
+void attenuate(std::span<const float> values, std::span<float> into);
+
+}  // namespace sluice::tide
