@@ -29,7 +29,8 @@ struct Traits {
   // |mean − true mean| is at most this times the largest |input| of the chunk on any worker, for
   // inputs in the format's normal range; 0: nothing is promised coordinate by coordinate.
   double error_max = 0;
-  std::size_t model_size = 0;  // bytes of per-model state
+  double silent_below = 0x1p-126;  // a mean may be zero where all inputs are smaller than this
+  std::size_t model_size = 0;      // bytes of per-model state
   std::uint32_t tally_count = 0;
 
   // Whether error feedback keeps its promise: over all steps, the means times their contributors
@@ -59,8 +60,9 @@ class Codec {
     static_cast<void>(workers);
     return Nothing{};
   }
-  // A block in which workers have something does not come back as zero for so many steps in a row,
-  // for codecs that scale or choose by block. 0: nothing is promised.
+  // A block in which workers have something, of Traits::silent_below or more, does not come back as
+  // zero for so many steps in a row, for codecs that scale or choose by block. 0: nothing is
+  // promised.
   [[nodiscard]] virtual std::uint64_t heard_within(std::span<const Tensor> tensors,
                                                    std::uint32_t workers) const {
     static_cast<void>(tensors);

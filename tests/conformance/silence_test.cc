@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,14 +27,14 @@ const std::vector<Tensor> kTensors{{1, 40, 256}, {2, 1, 1500}, {3, 1, 80}, {4, 1
 using Values = std::vector<std::vector<float>>;  // by tensor
 
 // Every other block is strong, so a budget that goes where the energy is forgets the rest.
-Values gradient_of(std::uint64_t step, std::uint32_t rank) {
+Values gradient_of(std::uint64_t step, std::uint32_t rank, float scale) {
   std::mt19937 random(static_cast<unsigned>(1000 * step + rank));
   std::normal_distribution<float> normal;
   Values values;
   for (const Tensor& tensor : kTensors) {
     values.emplace_back(tensor.count());
     for (std::size_t i = 0; i < values.back().size(); ++i) {
-      values.back()[i] = normal(random) * (i / 256 % 2 == 0 ? 1.0f : kWeak);
+      values.back()[i] = normal(random) * scale * (i / 256 % 2 == 0 ? 1.0f : kWeak);
     }
   }
   return values;
@@ -67,7 +68,7 @@ class Silence {
 };
 
 std::uint64_t longest_silence(const NamedCodec& codec, std::uint64_t steps,
-                              std::uint32_t chunk_count) {
+                              std::uint32_t chunk_count, float scale) {
   FleetOptions options;
   options.carrier = &local::kInfo;
   options.group.workers = kWorkers;
@@ -79,7 +80,7 @@ std::uint64_t longest_silence(const NamedCodec& codec, std::uint64_t steps,
   for (std::uint64_t step = 0; step < steps; ++step) {
     std::vector<Values> gradients;
     for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
-      gradients.push_back(gradient_of(step, rank));
+      gradients.push_back(gradient_of(step, rank, scale));
     }
     std::vector<Values> means = gradients;
     const Verdict ran = (*fleet)->step(step, [&](std::uint32_t rank) {
@@ -101,11 +102,16 @@ void expect_heard(const std::string& spec) {
   ASSERT_TRUE(codec.has_value()) << codec.error().message;
   const std::uint64_t within = codec->codec->heard_within(kTensors, kWorkers);
   ASSERT_GT(within, 0u) << spec << " promises nothing";
-  for (const std::uint32_t chunk_count : {1u << 16, 2048u}) {
-    const std::uint64_t longest = longest_silence(*codec, 3 * within + 3, chunk_count);
-    EXPECT_LT(longest, within) << spec << ", chunks of " << chunk_count;
-    ::testing::Test::RecordProperty(fmt::format("{} in chunks of {}", spec, chunk_count),
-                                    fmt::format("{} of {}", longest, within));
+  const auto least = static_cast<float>(codec->codec->traits(kWorkers).silent_below);
+  // Weak blocks as small as the codec can have them, and in between.
+  for (const float scale : {1.0f, least / kWeak, std::sqrt(least / kWeak)}) {
+    for (const std::uint32_t chunk_count : {1u << 16, 2048u}) {
+      const std::uint64_t longest = longest_silence(*codec, 3 * within + 3, chunk_count, scale);
+      const std::string which =
+          fmt::format("{} times {} in chunks of {}", spec, scale, chunk_count);
+      EXPECT_LT(longest, within) << which;
+      ::testing::Test::RecordProperty(which, fmt::format("{} of {}", longest, within));
+    }
   }
 }
 
@@ -131,7 +137,7 @@ TEST(NoBlockIsSilent, WhateverTideIsTold) {
 TEST(NoBlockIsSilent, ExceptWithoutAFloor) {
   const auto codec = make_codec("tide:floor=0");
   EXPECT_EQ(codec->codec->heard_within(kTensors, kWorkers), 0u) << "nothing is promised";
-  EXPECT_EQ(longest_silence(*codec, 9, 1u << 16), 9u);
+  EXPECT_EQ(longest_silence(*codec, 9, 1u << 16, 1.0f), 9u);
 }
 
 }  // namespace

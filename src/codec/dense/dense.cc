@@ -105,7 +105,9 @@ class DenseCodec final : public Codec {
             .rounds_sums = op_ != Op::f32_sum,
             // Inputs that a half-width format rounds to zero take nothing off.
             .contraction = op_ == Op::f32_sum ? Contraction::always : Contraction::typical,
-            .error_max = adding + rounding};
+            .error_max = adding + rounding,
+            .silent_below =
+                op_ == Op::f16_sum ? 0x1p-24 / scale_for(op_, workers) : Traits{}.silent_below};
   }
   [[nodiscard]] Plan plan(const Tensor& tensor, std::uint32_t workers) const override {
     static_cast<void>(tensor);
