@@ -431,22 +431,48 @@ TEST(Fusion, AllReduceIsForWhatItCanDo) {
   EXPECT_EQ(native({sum}, true), Fusion::Native::none);
 }
 
+// A rank whose digest is the largest in every lane would not see it by maxima of the digest alone;
+// of so many digests some are.
 TEST(Fusion, AllReduceShowsDisagreementOnEveryRank) {
   for (const Op op : {Op::max, Op::wrap_sum}) {
     const Reduction what{.op = op, .bits = 32, .count = 20};
-    Table table(4);
-    const auto& seats = table.seats({&what, 1});
-    for (std::uint32_t rank = 0; rank < 4; ++rank) {
-      const Ticket ticket{0, rank == 2 ? 77u : 1u};
-      ASSERT_TRUE(table.fusions[rank]->post(ticket, {}, seats[rank].rounds));
+    for (std::uint64_t other = 2; other < 34; ++other) {
+      Table table(4);
+      const auto& seats = table.seats({&what, 1});
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        const Ticket ticket{0, rank == 2 ? other : 1u};
+        ASSERT_TRUE(table.fusions[rank]->post(ticket, {}, seats[rank].rounds));
+      }
+      table.run(true);
+      for (const auto& fusion : table.fusions) {
+        const auto taken = fusion->take({0, 1});
+        ASSERT_FALSE(taken.has_value()) << other;
+        EXPECT_EQ(taken.error().code, Code::mismatch);
+        EXPECT_EQ(taken.error().detail, -1);
+        EXPECT_NE(fusion->explain({0, 1}).find("some rank"), std::string::npos);
+      }
     }
+  }
+}
+
+TEST(Fusion, RanksThatNameOthersAreSeenOnEveryRankThoughTheyNameAsMany) {
+  for (const Reduction& what : kEvery) {
+    Table table(70);
+    auto& seats = table.seats({&what, 1});
+    WorkerSet named(70);
+    WorkerSet others(70);
+    for (const std::uint32_t rank : {0u, 1u, 68u}) named.insert(rank);
+    for (const std::uint32_t rank : {0u, 1u, 69u}) others.insert(rank);
+    for (std::uint32_t rank = 0; rank < 70; ++rank) {
+      seats[rank].rounds[0].only = rank == 5 ? others.view() : named.view();
+    }
+    table.post({0, 1}, seats);
     table.run(true);
-    for (const auto& fusion : table.fusions) {
-      const auto taken = fusion->take({0, 1});
-      ASSERT_FALSE(taken.has_value());
+    for (std::uint32_t rank = 0; rank < 70; ++rank) {
+      const auto taken = table.fusions[rank]->take({0, 1});
+      ASSERT_FALSE(taken.has_value()) << rank;
       EXPECT_EQ(taken.error().code, Code::mismatch);
-      EXPECT_EQ(taken.error().detail, -1);
-      EXPECT_NE(fusion->explain({0, 1}).find("some rank"), std::string::npos);
+      EXPECT_EQ(taken.error().detail, rank == 5 ? 0 : 5);
     }
   }
 }

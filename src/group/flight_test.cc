@@ -84,8 +84,9 @@ class FakeCarrier final : public Carrier {
     answers.clear();
     parts.assign(posted.size(), {});
     for (std::size_t i = 0; i < posted.size(); ++i) {
-      parts[i] = {0, posted[i].what.count, from.view()};
-      answers.push_back({posted[i].down, {&parts[i], 1}});
+      const std::uint32_t half = posted[i].what.count / 2;
+      parts[i] = {{{0, half, from.view()}, {half, half, from_later.view()}}};
+      answers.push_back({posted[i].down, parts[i]});
     }
     answers.resize(answers.size() - missing);
     return std::span<const Answer>(answers);
@@ -98,10 +99,11 @@ class FakeCarrier final : public Carrier {
   std::size_t missing = 0;
   Code post_code = Code::ok;
   Code take_code = Code::ok;
-  WorkerSet from = WorkerSet::all(3);
+  WorkerSet from = WorkerSet::all(3);        // whom the first half of a round counts …
+  WorkerSet from_later = WorkerSet::all(3);  // … and whom the second
   std::vector<std::uint64_t> tickets;
   std::vector<Round> posted;
-  std::vector<Part> parts;
+  std::vector<std::array<Part, 2>> parts;
   std::vector<Answer> answers;
 };
 
@@ -175,7 +177,7 @@ TEST(Flight, CountsRoundsBytesChunksAndTheFewestContributors) {
   EXPECT_EQ(test.stats.bytes_down, 0u);
   ASSERT_TRUE(test.advance().has_value());
   EXPECT_EQ(test.stats.contributors_min, 3u);
-  test.carrier.from.erase(1);
+  test.carrier.from_later.erase(1);
   test.carrier.ready = 1;
   ASSERT_TRUE(test.advance().has_value());
   EXPECT_EQ(test.stats.rounds, 3u);
@@ -185,6 +187,19 @@ TEST(Flight, CountsRoundsBytesChunksAndTheFewestContributors) {
   EXPECT_EQ(test.stats.contributors_min, 2u);
   EXPECT_GE(test.stats.encode_seconds, 0.0);
   EXPECT_GE(test.stats.decode_seconds, 0.0);
+}
+
+TEST(Flight, AnyPartMayHaveTheFewestContributors) {
+  for (const bool later : {false, true}) {
+    Case test(Steps{{16}});
+    WorkerSet& fewer = later ? test.carrier.from_later : test.carrier.from;
+    fewer.erase(0);
+    fewer.erase(2);
+    test.carrier.ready = 1;
+    ASSERT_TRUE(test.begin().has_value());
+    ASSERT_TRUE(test.advance().has_value());
+    EXPECT_EQ(test.stats.contributors_min, 1u) << later;
+  }
 }
 
 TEST(Flight, RoundsOfNoLanesAreNotPostedAndAnsweredByNothing) {

@@ -142,8 +142,8 @@ TEST_P(ParcelOfCodec, GivesTheBitsOfTheLocalCarrierHoweverItIsCut) {
     const auto expected = local_means(job);
     for (std::size_t r = 0; r < job.memories.size(); ++r) {
       for (std::size_t i = 0; i < kShapes.size(); ++i) {
-        ASSERT_EQ(std::memcmp(job.means[r][i].data(), expected[i].data(),
-                              4 * expected[i].size()), 0)
+        ASSERT_EQ(std::memcmp(job.means[r][i].data(), expected[i].data(), 4 * expected[i].size()),
+                  0)
             << "rank " << r << " tensor " << i << " in " << parts;
       }
     }
@@ -168,8 +168,9 @@ INSTANTIATE_TEST_SUITE_P(Catalog, ParcelOfCodec,
                                            "tide:scales=previous", "tide:down=narrow"),
                          [](const auto& row) {
                            std::string name(row.param);
-                           std::replace_if(name.begin(), name.end(),
-                                           [](char c) { return !std::isalnum(c); }, '_');
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
+                               '_');
                            return name;
                          });
 
@@ -238,6 +239,23 @@ TEST(Parcel, DigestsAddUpOverPartsAndSeeOneBit) {
   EXPECT_NE(digest(1, false), digest(1, true));
 }
 
+// Means are digested four at a time: what is left of a chunk counts too.
+TEST(Parcel, DigestsSeeTheLastCoordinateWhateverTheNumber) {
+  const auto digest = [](std::uint64_t count, float more) {
+    Workers4 job("f32", {{9, 1, count}});
+    job.gradients[3][0].back() += more;
+    const Parcels parcels = make_parcels(job);
+    run(job, parcels, {.step = 1, .digest = true});
+    for (const auto& parcel : parcels) {
+      EXPECT_EQ(parcel->report().digest, parcels[0]->report().digest);
+    }
+    return parcels[0]->report().digest;
+  };
+  for (const std::uint64_t count : {40u, 41u, 42u, 43u, 4096u + 1u}) {
+    EXPECT_NE(digest(count, 0.0f), digest(count, 1.0f)) << count;
+  }
+}
+
 // Squared errors and squares of the exact mean, block by block of all tensors.
 struct Truth {
   explicit Truth(const Workers4& job) {
@@ -267,6 +285,20 @@ Workers4 uneven_layers(std::string_view spec) {
     }
   }
   return job;
+}
+
+// A job whose gradients are this one's plus what its memories have left over.
+Workers4 job_with_residuals(const Workers4& job) {
+  Workers4 whole("f32", job.tensors);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    for (std::size_t tensor = 0; tensor < job.tensors.size(); ++tensor) {
+      const auto residual = std::as_const(*job.memories[rank]).residual(tensor);
+      for (std::size_t i = 0; i < residual.size(); ++i) {
+        whole.gradients[rank][tensor][i] = job.gradients[rank][tensor][i] + residual[i];
+      }
+    }
+  }
+  return whole;
 }
 
 // Over all turns the probe's figure is the error of the whole gradient. It looks at a block in one
@@ -309,6 +341,34 @@ TEST(Parcel, OverAllTurnsTheProbeMeasuresTheErrorOfTheWholeGradient) {
     EXPECT_GT(mean, 0) << spec;
     EXPECT_NEAR(error, mean, 4 * std::sqrt(std::max(variance, 0.0)) + 1e-9 * mean) << spec;
   }
+}
+
+// What the codec is given is the gradient and what the step before left over, so that is what its
+// mean is compared with.
+TEST(Parcel, AProbeOfALaterStepLooksAtGradientAndResidual) {
+  GroupOptions options;
+  options.feedback = FeedbackKind::ef;
+  options.keep_before = true;
+  Workers4 job("tide:bits=2", {{5, 4, 4096}, {6, 2, 4096}}, options);
+  const Parcels parcels = make_parcels(job);
+  run(job, parcels, {.step = 1});
+  for (const auto& memory : job.memories) memory->end_step();
+  Workers4 whole = job_with_residuals(job);
+  double error = 0;
+  double energy = 0;
+  for (std::uint32_t number = 1; number <= kProbeTurns; ++number) {
+    run(job, parcels, {.step = 2, .probe = number});
+    for (const TensorProbe& probe : parcels[2]->report().probes) {
+      error += probe.error_energy / kProbeTurns;
+      energy += probe.exact_energy / kProbeTurns;
+    }
+    for (const auto& memory : job.memories) memory->undo_step();
+  }
+  whole.means = job.means;
+  const Truth truth(whole);
+  const double truth_error = std::accumulate(truth.errors.begin(), truth.errors.end(), 0.0);
+  EXPECT_NEAR(energy, truth.energy, 1e-9 * truth.energy);
+  EXPECT_NEAR(error, truth_error, 1e-9 * truth_error);
 }
 
 TEST(Parcel, AllRanksProbeTheSameBlocksAndEveryTensorInEveryProbe) {

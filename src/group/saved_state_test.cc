@@ -307,6 +307,15 @@ TEST(SavedState, EveryTruncationWithARightChecksumIsRefusedToo) {
   }
 }
 
+TEST(SavedState, MoreBytesThanTheLastTensorsAreRefusedThoughTheChecksumIsRight) {
+  for (const std::size_t more : {1u, 4u, 8u, 100u}) {
+    Bytes longer = hand_made();
+    longer.insert(longer.end() - 8, more, std::byte{0});
+    sign(longer);
+    expect_refused({}, longer, Code::malformed, {"followed by more bytes"});
+  }
+}
+
 TEST(SavedState, EveryFlippedBitIsRefused) {
   const Bytes saved = hand_made();
   Holder other;

@@ -215,6 +215,26 @@ TEST(CombineRoot, EveryTruncationOfAPartialIsMalformed) {
   }
 }
 
+// Whoever sends a partial may leave anything behind its lanes; answers are the same bytes anyway.
+TEST(CombineRoot, UnusedBitsOfAnyPartialOfMaximaAreCleared) {
+  for (const std::uint8_t bits : {std::uint8_t{1}, std::uint8_t{5}, std::uint8_t{12}}) {
+    for (const std::uint32_t count : {1u, 3u, 75u}) {
+      const Reduction what{.op = Op::max, .bits = bits, .count = count};
+      const std::size_t used = std::size_t{count} * bits % 8;
+      if (used == 0) continue;
+      std::mt19937 random(bits * 100u + count);
+      Bytes clean = random_up(what, random);
+      clean.back() &= static_cast<std::byte>((1u << used) - 1);
+      Bytes dirty = clean;
+      dirty.back() |= static_cast<std::byte>(0xffu << used);
+      const Bytes zeros(clean.size());
+      EXPECT_EQ(*root_of(what, 4, 1, count, {dirty}), clean) << label(what);
+      EXPECT_EQ(*root_of(what, 4, 2, count, {dirty, zeros}), clean) << label(what);
+      EXPECT_EQ(*root_of(what, 4, 2, count, {zeros, dirty}), clean) << label(what);
+    }
+  }
+}
+
 TEST(CombineRoot, BytesTooManyAreMalformed) {
   std::mt19937 random(4);
   for (const Reduction& what : every_reduction()) {

@@ -243,6 +243,85 @@ TEST(TidePrevious, GrowthIsDampedAndTheResidualKeepsTheRest) {
   }
 }
 
+// The README's codes of one block of a worker alone, of which coordinate 0 is element `first`.
+std::vector<std::uint32_t> codes_by_the_readme(std::span<const float> x, std::uint64_t key,
+                                               std::uint64_t first, unsigned width, Code12 code) {
+  const RandomStream signs(key, Purpose::sign, kShared);
+  const RandomStream dithers(key, Purpose::dither, kShared);
+  const double log2_size = std::log2(static_cast<double>(x.size()));
+  const auto a = static_cast<float>(3392 * std::exp2(-(code - 1200 + 4 * log2_size) / 8));
+  std::vector<std::int64_t> y(x.size());
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const bool minus = (signs.word(i / 32) >> (i % 32) & 1) != 0;
+    y[i] = std::llrint(static_cast<double>(x[i]) * a) * (minus ? -1 : 1);
+  }
+  for (std::size_t h = 1; h < y.size(); h *= 2) {
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      if ((i & h) != 0) continue;
+      const std::int64_t sum = y[i] + y[i + h];
+      y[i + h] = y[i] - y[i + h];
+      y[i] = sum;
+    }
+  }
+  std::vector<std::uint32_t> codes;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::uint64_t e = first + i;
+    const std::int64_t u = dithers.word(e / 4) >> (8 * (e % 4)) & 255;
+    const std::int64_t half = (std::int64_t{1} << (width - 1)) * 256 - 128;
+    const auto gain = static_cast<std::int64_t>(kMultipliers[width]);
+    const auto wrapped = static_cast<std::int16_t>(static_cast<std::uint64_t>(y[i]));
+    const std::int64_t q = (wrapped * gain + half * 4096 + u * 4096 + 2048) >> 20;
+    codes.push_back(
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(q, 0, (std::int64_t{1} << width) - 1)));
+  }
+  return codes;
+}
+
+// Of the block, what a worker alone sent in its first step.
+std::vector<std::uint32_t> codes_sent(const SecondStep& test, const Steps& steps,
+                                      std::uint32_t block, unsigned& width) {
+  const auto widths = widths_by_chunk(test.kept, test.layout, 5);
+  width = widths[block];
+  const auto lane =
+      static_cast<std::size_t>(kBlock * std::count(widths.begin(), widths.begin() + block, width));
+  std::vector<std::uint32_t> codes;
+  for (const Went& round : steps[0]) {
+    if (round.what.op != Op::lane_sum || round.what.bits != width) continue;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      codes.push_back(static_cast<std::uint32_t>(lanes::get(round.ups[0], lane + i, width)));
+    }
+  }
+  return codes;
+}
+
+TEST(TidePrevious, DampingBeginsFiveEighthsOfAnOctaveAboveTheKeptScale) {
+  for (const int above : {-5, 0, 3, 4, 5, 6, 16}) {
+    SecondStep test(1);
+    const auto by = static_cast<float>(std::exp2(above / 8.0));
+    const auto inputs = scaled(test.gradients, 6, by);
+    const Steps steps = test.crew.step(inputs);
+    const Code12 own = code_at(steps[0][0].ups[0], 6);
+    ASSERT_EQ(own, test.kept[6] + above);
+    const int used = above > 4 ? own - 4 : test.kept[6];
+    unsigned width = 0;
+    const auto sent = codes_sent(test, steps, 6, width);
+    EXPECT_EQ(sent,
+              codes_by_the_readme(std::span(inputs[0]).subspan(6 * kBlock, kBlock), test.crew.key,
+                                  6 * kBlock, width, static_cast<Code12>(used)))
+        << above;
+  }
+}
+
+TEST(TidePrevious, BlocksAreSentAgainFromSeventeenEighthsOfAnOctaveOn) {
+  for (const int change : {-18, -17, -16, -15, 15, 16, 17, 18}) {
+    SecondStep test(1);
+    const auto by = static_cast<float>(std::exp2(change / 8.0));
+    const Steps steps = test.crew.step(scaled(test.gradients, 3, by));
+    ASSERT_EQ(code_at(steps[0][0].down, 3), test.kept[3] + change);
+    EXPECT_EQ(steps.size(), std::abs(change) > 16 ? 2u : 1u) << change;
+  }
+}
+
 TEST(TidePrevious, DampedGrowthComesBackWithTheNextSteps) {
   SecondStep test(2);
   const auto grown = scaled(test.gradients, 6, 3.5f);

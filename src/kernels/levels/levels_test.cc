@@ -63,6 +63,19 @@ Table random_table(unsigned bits, std::uint32_t g, std::uint32_t seed) {
   return table;
 }
 
+// 4 bits, small steps and one long one to the last code, of such a length that the float32 nearest
+// to its line's start would lead beyond it.
+std::vector<Table> tables_with_a_line_that_rounds_up() {
+  std::vector<Table> found;
+  for (const auto& [g, gap] : {std::pair{157, 15}, std::pair{299, 30}}) {
+    Table table = uniform_table(4);
+    table[14] = static_cast<std::uint16_t>(g - gap);
+    table[15] = static_cast<std::uint16_t>(g);
+    found.push_back(table);
+  }
+  return found;
+}
+
 // Each way through the kernels, and the borders between them.
 std::vector<Table> tables() {
   std::vector<Table> found{shipped()};
@@ -74,6 +87,7 @@ std::vector<Table> tables() {
   found.push_back(random_table(5, 60, 1));
   found.push_back(random_table(8, 256, 2));
   found.push_back(random_table(8, 4095, 3));
+  for (const Table& table : tables_with_a_line_that_rounds_up()) found.push_back(table);
   return found;
 }
 
@@ -213,7 +227,9 @@ TEST(Levels, HostileCoordinatesAndFactorsHaveTheCodesOfTheSpecification) {
 }
 
 TEST(Levels, TheEndsHaveTheirCodesWhateverTheDraw) {
-  for (const Table& table : {shipped(), uniform_table(1), uniform_table(8), Table{0, 4095}}) {
+  std::vector<Table> all = tables_with_a_line_that_rounds_up();
+  all.insert(all.end(), {shipped(), uniform_table(1), uniform_table(8), Table{0, 4095}});
+  for (const Table& table : all) {
     const Levels levels = make_levels(table);
     const auto last = static_cast<std::uint8_t>(table.size() - 1);
     const float half = static_cast<float>(levels.g) / 2;
