@@ -201,7 +201,10 @@ static void* many_steps(void* worker) {
 static void two_threads(void) {
   static Worker workers[2];
   pthread_t threads[2];
+  int level;
   for (int i = 0; i < 2; ++i) make(&workers[i], 0);
+  MPI_Query_thread(&level);
+  EXPECT(level == MPI_THREAD_MULTIPLE);
   for (int i = 0; i < 2; ++i) {
     EXPECT(pthread_create(&threads[i], NULL, many_steps, &workers[i]) == 0);
   }

@@ -23,24 +23,15 @@ FORWARD(const char*, sluice_last_error, (void), ())
 FORWARD(sluice_code, sluice_world_make,
         (const char* carrier, uint32_t workers, uint32_t window, sluice_world** world),
         (carrier, workers, window, world))
-FORWARD(uint32_t, sluice_world_workers, (const sluice_world* world), (world))
-FORWARD(size_t, sluice_world_here, (const sluice_world* world, const uint32_t** ranks),
-        (world, ranks))
 FORWARD(void, sluice_world_free, (sluice_world * world), (world))
 FORWARD(sluice_code, sluice_codec_make, (const char* spec, sluice_codec** codec), (spec, codec))
 FORWARD(sluice_code, sluice_group_make,
         (sluice_world * world, const sluice_codec* codec, const sluice_options* options,
          const sluice_tensor* tensors, size_t count, sluice_group** group),
         (world, codec, options, tensors, count, group))
-FORWARD(sluice_code, sluice_group_start,
-        (sluice_group * group, uint64_t step, const sluice_job* jobs, size_t count),
-        (group, step, jobs, count))
-FORWARD(sluice_code, sluice_group_advance, (sluice_group * group, uint32_t* finished),
-        (group, finished))
 FORWARD(sluice_code, sluice_group_reduce,
         (sluice_group * group, uint64_t step, const sluice_job* jobs, size_t count),
         (group, step, jobs, count))
-FORWARD(void, sluice_group_stats, (const sluice_group* group, sluice_stats* stats), (group, stats))
 FORWARD(void, sluice_group_free, (sluice_group * group), (group))
 
 void sluice_codec_free(sluice_codec* codec) {

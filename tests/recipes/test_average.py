@@ -39,15 +39,6 @@ class Average(RecipeTest):
         self.check(self.run_command(*MPIRUN, "-n", "4", self.path("average"), "mpi"),
                    [0, 1, 2, 3])
 
-    @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed (Debian: openmpi-bin)")
-    def test_mpi_with_the_library_closed_before_the_end(self):
-        """Which is when MPI is finalised, by a function of the library."""
-        self.run_command("cc", INCLUDE, str(ROOT / "examples/average.c"), OPENED, "-ldl", "-o",
-                         self.path("opened"))
-        out = self.run_command(*MPIRUN, "-n", "4", self.path("opened"), "mpi",
-                               variables={"SLUICE_LIBRARY": LIBRARY})
-        self.check(out, [0, 1, 2, 3])
-
 
 @needs_mpi
 class AverageMpi(RecipeTest):

@@ -69,6 +69,13 @@ class Guest(RecipeTest):
     def test_without_a_launcher_a_program_that_calls_mpi_is_a_world_of_one(self):
         self.assertEqual(self.run_command(self.path("guest"), "handlers"), "content\n")
 
+    def test_a_library_that_is_closed_before_the_end(self):
+        self.run_command("cc", "-pthread", INCLUDE, str(ROOT / "tests/recipes/closed_early.c"),
+                         "-ldl", "-o", self.path("closed_early"))
+        out = self.run_command(*MPIRUN, "-n", "2", self.path("closed_early"),
+                               variables={"SLUICE_LIBRARY": LIBRARY})
+        self.assertEqual(out, "closed\n" * 2)
+
     def test_a_launcher_that_open_mpi_does_not_understand(self):
         out = self.run_command(self.path("guest"), "alone",
                                variables={"PMI_RANK": "0", "PMI_SIZE": "4"})
