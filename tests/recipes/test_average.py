@@ -1,14 +1,19 @@
-"""examples/average.c: compiled as docs/c-api.md says, run on every carrier; and quickstart.py."""
+"""examples/average.c: compiled as docs/c-api.md says, run on every carrier; examples/average_mpi.c:
+compiled in the ways that MPI programs are; and quickstart.py."""
 
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 import unittest
 
+from mpi_kit import INCLUDE, LIBRARY, LIBRARY_FOLDER, MPIRUN, SHARED, STRICT, needs_mpi
 from recipes_kit import ROOT, RecipeTest, needs
 
-LIBRARY = os.environ.get("SLUICE_LIBRARY", str(ROOT / "build/release/libsluice.so"))
+STATIC = os.path.join(LIBRARY_FOLDER, "libsluice.a")
+OPENED = str(ROOT / "tests/recipes/opened.c")
 LINE = r"rank (\d+) of 4: mean (\S+), (\S+) bits up and (\S+) down per coordinate\n"
 
 
@@ -16,11 +21,8 @@ LINE = r"rank (\d+) of 4: mean (\S+), (\S+) bits up and (\S+) down per coordinat
 class Average(RecipeTest):
     def setUp(self):
         super().setUp()
-        folder = os.path.dirname(os.path.abspath(LIBRARY))
-        self.run_command("cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wstrict-prototypes",
-                         "-Werror", f"-I{ROOT}/include", str(ROOT / "examples/average.c"),
-                         f"-L{folder}", "-lsluice", f"-Wl,-rpath,{folder}",
-                         "-o", self.path("average"))
+        self.run_command("cc", *STRICT, INCLUDE, str(ROOT / "examples/average.c"), *SHARED, "-o",
+                         self.path("average"))
 
     def check(self, out, ranks):
         found = re.findall(LINE, out)
@@ -34,8 +36,75 @@ class Average(RecipeTest):
 
     @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed (Debian: openmpi-bin)")
     def test_mpi(self):
-        self.check(self.run_command("mpirun", "--oversubscribe", "-n", "4", self.path("average"),
-                                    "mpi"), [0, 1, 2, 3])
+        self.check(self.run_command(*MPIRUN, "-n", "4", self.path("average"), "mpi"),
+                   [0, 1, 2, 3])
+
+
+@needs_mpi
+class AverageMpi(RecipeTest):
+    """A program that names MPI_COMM_WORLD may have MPI's object in itself or not, and look it up
+    early or late, as it was compiled and linked."""
+
+    SOURCE = str(ROOT / "examples/average_mpi.c")
+    LINE = re.compile(r"rank (\d+) of (\d+): mean (\S+), exactly (\S+);"
+                      r" largest of any rank (\S+)\n")
+
+    def check(self, *command, variables=None):
+        """Compiles and links, then averages on 1, 2 and 4 ranks."""
+        program = self.path("average_mpi")
+        self.run_command(*command, "-o", program)
+        for ranks in (1, 2, 4):
+            out = self.run_command(*MPIRUN, "-n", str(ranks), program, variables=variables)
+            found = self.LINE.findall(out)
+            self.assertEqual(len(found), len(out.splitlines()), out)
+            self.assertEqual(sorted(int(rank) for rank, *_ in found), list(range(ranks)), out)
+            for _, size, mean, exact, largest in found:
+                self.assertEqual((int(size), float(exact)), (ranks, (ranks + 1) / 2), out)
+                self.assertAlmostEqual(float(mean), float(exact), delta=0.01)
+                self.assertEqual(mean, largest, out)  # the same on all ranks
+        return program
+
+    def symbols(self, program):
+        return subprocess.run(["nm", "-D", program], capture_output=True, text=True,
+                              check=True).stdout
+
+    def test_mpicc(self):
+        program = self.check("mpicc", *STRICT, INCLUDE, self.SOURCE, *SHARED)
+        # Or this would not be the case that it is meant to be.
+        self.assertRegex(self.symbols(program), r" B ompi_mpi_comm_world\b")
+
+    def test_mpicc_without_pie(self):
+        self.check("mpicc", "-O2", "-fno-pie", "-no-pie", INCLUDE, self.SOURCE, *SHARED)
+
+    def test_mpicc_position_independent(self):
+        program = self.check("mpicc", "-fPIC", INCLUDE, self.SOURCE, *SHARED,
+                             "-Wl,-z,nocopyreloc")
+        self.assertRegex(self.symbols(program), r" U ompi_mpi_comm_world\b")
+
+    def test_mpicc_bound_at_once(self):
+        self.check("mpicc", INCLUDE, self.SOURCE, *SHARED, "-Wl,-z,now", "-Wl,-z,relro")
+
+    def test_cc_with_the_flags_of_mpicc(self):
+        def flags(kind):
+            done = subprocess.run(["mpicc", f"--showme:{kind}"], capture_output=True, text=True,
+                                  check=True)
+            return shlex.split(done.stdout)
+
+        self.check("cc", INCLUDE, *flags("compile"), self.SOURCE, *SHARED, *flags("link"))
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_cc_with_the_flags_of_pkg_config(self):
+        done = subprocess.run(["pkg-config", "--cflags", "--libs", "ompi-c"], capture_output=True,
+                              text=True, check=True)
+        self.check("cc", INCLUDE, self.SOURCE, *SHARED, *shlex.split(done.stdout))
+
+    @unittest.skipUnless(os.path.isfile(STATIC), f"there is no {STATIC}")
+    def test_mpicc_with_the_static_library(self):
+        self.check("mpicc", INCLUDE, self.SOURCE, STATIC, "-lstdc++", "-lm", "-pthread", "-ldl")
+
+    def test_library_opened_at_run_time(self):
+        self.check("mpicc", INCLUDE, self.SOURCE, OPENED, "-ldl",
+                   variables={"SLUICE_LIBRARY": LIBRARY})
 
 
 @needs("numpy")

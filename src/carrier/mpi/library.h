@@ -2,9 +2,13 @@
 // and handles that are used are declared here as the ABI of libmpi.so.40 has them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -29,16 +33,18 @@ static_assert(sizeof(Envelope) == 24, "the layout of Open MPI's MPI_Status");
 
 inline constexpr int kAnySource = -1;
 
-// The functions of the same names, and handles that are addresses of the library's objects.
+// The functions of the same names, and handles that are addresses of MPI's objects.
 struct Library {
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
   int (*initialized)(int* flag) = nullptr;
   int (*finalize)() = nullptr;
   int (*finalized)(int* flag) = nullptr;
+  int (*query_thread)(int* level) = nullptr;
+  int (*is_thread_main)(int* flag) = nullptr;
   int (*error_string)(int code, char* text, int* length) = nullptr;
   int (*comm_rank)(Comm comm, int* rank) = nullptr;
   int (*comm_size)(Comm comm, int* size) = nullptr;
-  int (*comm_dup)(Comm comm, Comm* made) = nullptr;
+  int (*comm_idup)(Comm comm, Comm* made, Request* request) = nullptr;
   int (*comm_free)(Comm* comm) = nullptr;
   int (*comm_set_errhandler)(Comm comm, ErrorHandler handler) = nullptr;
   int (*isend)(const void* from, int count, Datatype type, int target, int tag, Comm comm,
@@ -60,19 +66,43 @@ struct Library {
   Request no_request = nullptr;
 
   void* in_place = nullptr;
+
+  int level = 0;         // of threads, as MPI_Query_thread says
   bool is_ours = false;  // initialised by us
+  // All ranks, like `world`, which belongs to the program: its error handler is not changed, and
+  // none of our messages travel in it. Errors in this one are returned.
+  Comm own = nullptr;
 };
 
-// Loads the library and initialises MPI, once per process; MPI is finalised when the process ends.
-// A host program that has initialised MPI by itself also finalises it. Errors say what to install
-// or how to start.
-Checked<const Library*> start();
+// What MPI may still read or write stays until the very end of the process, after the destructors
+// of statics.
+template <class T>
+void keep(std::unique_ptr<T> thing) {
+  // Never read and never freed.
+  static std::vector<std::unique_ptr<T>>& kept =
+      *std::make_unique<std::vector<std::unique_ptr<T>>>().release();
+  kept.push_back(std::move(thing));
+}
+
+// Loads the library, initialises MPI unless the program has, and makes `own`, once per process; all
+// ranks call it. What we initialise is finalised when the process ends. Errors say what to install
+// or how to start. Code::timeout: not all ranks came.
+Checked<const Library*> start(std::chrono::nanoseconds timeout);
+// Gives up for good, because ranks are no longer all at the same call: every later start() has this
+// error.
+void close(const Problem& why);
+
+// A communicator like `from`, which all ranks ask for. Code::timeout: not all of them did.
+Checked<Comm> duplicate(const Library& library, Comm from, std::chrono::nanoseconds timeout);
 
 // From here on some rank may wait in vain for another: at its end this process waits for the others
 // a little, but not until they come.
 void give_up();
-// Neither given up nor finalised.
-bool is_usable(const Library& library);
+bool has_given_up();
+
+// Whether this thread may call MPI, which aborts the job otherwise. Code::unavailable: MPI is
+// finalised, or the program has initialised it for another thread alone.
+Status may_call(const Library& library);
 
 std::string error_text(const Library& library, int code);
 

@@ -4,26 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "carrier/mpi/library.h"
 
 namespace sluice::mpi {
-
-// What MPI may still read or write stays until the very end of the process, after the destructors
-// of statics.
-template <class T>
-void keep(std::unique_ptr<T> thing) {
-  // Never read and never freed.
-  static std::vector<std::unique_ptr<T>>& kept =
-      *std::make_unique<std::vector<std::unique_ptr<T>>>().release();
-  kept.push_back(std::move(thing));
-}
 
 // The end of one rank. Errors of MPI are Code::io and have its code as detail.
 class Mailbox {

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "base/assert.h"
+#include "carrier/mpi/launch.h"
 #include "carrier/mpi/library.h"
 #include "carrier/mpi/mailbox.h"
 #include "carrier/mpi/slot.h"
@@ -24,7 +27,8 @@ constexpr std::size_t kReduceMax = 1u << 30;  // lanes of one MPI_Allreduce, cou
 class Port final : public Carrier {
  public:
   Port(const Library& library, Comm comm, std::uint32_t rank, std::uint32_t workers,
-       std::uint32_t window) {
+       std::uint32_t window)
+      : mpi_(library) {
     // Twice the window: a worker whose window starts after mine may be a whole window ahead.
     for (std::uint32_t i = 0; i < 2 * window; ++i) {
       slots_.push_back(
@@ -33,17 +37,18 @@ class Port final : public Carrier {
   }
 
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
-    if (slots_.empty()) return Error{Code::unavailable, 0, "mpi: this end was abandoned"};
+    SLUICE_TRY(check());
     return slot(ticket).post(ticket, place, step);
   }
 
   Result<std::span<const Answer>> take(const Ticket& ticket) override {
-    if (slots_.empty()) return Error{Code::unavailable, 0, "mpi: this end was abandoned"};
+    SLUICE_TRY(check());
     return slot(ticket).take(ticket);
   }
 
   // Polls: MPI moves bytes only while it is called.
   Status wait(std::chrono::nanoseconds timeout) override {
+    SLUICE_TRY(check());
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (true) {
       for (const auto& slot : slots_) {
@@ -69,7 +74,8 @@ class Port final : public Carrier {
   }
 
   std::string explain(const Ticket& ticket) override {
-    return slots_.empty() ? "this end was abandoned" : slot(ticket).explain(ticket);
+    if (slots_.empty()) return "this end was abandoned";
+    return may_call(mpi_) ? slot(ticket).explain(ticket) : "";
   }
 
   [[nodiscard]] double combine_seconds() const {
@@ -79,11 +85,23 @@ class Port final : public Carrier {
   }
 
  private:
+  [[nodiscard]] Status check() const {
+    if (slots_.empty()) return Error{Code::unavailable, 0, "mpi: this end was abandoned"};
+    return may_call(mpi_);
+  }
+
   Slot& slot(const Ticket& ticket) { return *slots_[ticket.sequence % slots_.size()]; }
 
+  const Library& mpi_;
   std::vector<std::unique_ptr<Slot>> slots_;  // empty: abandoned
   double seconds_ = 0;                        // of slots that are gone
 };
+
+Problem problem_of(const Library& library, const Error& error) {
+  std::string message = error.what;
+  if (error.detail != 0) message += ": " + error_text(library, error.detail);
+  return {error.code, std::move(message)};
+}
 
 // Everybody tells everybody its values. After an error there is no next meeting: MPI may still have
 // messages of this one in hand.
@@ -94,10 +112,10 @@ class Meeting {
 
   Verdict meet(std::span<double> values, std::chrono::nanoseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
-    if (const Status begun = begin(values); !begun) return problem_of(begun.error());
+    if (const Status begun = begin(values); !begun) return problem_of(mpi_, begun.error());
     while (true) {
       const Result<bool> over = is_over();
-      if (!over) return problem_of(over.error());
+      if (!over) return problem_of(mpi_, over.error());
       if (*over) return take_largest(values);
       if (std::chrono::steady_clock::now() >= deadline) {
         return Problem{Code::timeout, "mpi: meeting: " + mail_.missing()};
@@ -142,12 +160,6 @@ class Meeting {
     return Nothing{};
   }
 
-  [[nodiscard]] Problem problem_of(const Error& error) const {
-    std::string message = error.what;
-    if (error.detail != 0) message += ": " + error_text(mpi_, error.detail);
-    return {error.code, std::move(message)};
-  }
-
   const Library& mpi_;
   std::uint32_t rank_;
   std::uint32_t workers_;
@@ -167,7 +179,7 @@ class MpiWorld final : public World {
         meeting_(std::make_unique<Meeting>(library, comm, rank, options.workers)) {}
   ~MpiWorld() override {
     port_.abandon();
-    if (is_usable(mpi_)) mpi_.comm_free(&comm_);
+    if (!has_given_up() && may_call(mpi_)) mpi_.comm_free(&comm_);
   }
 
   Carrier& port(std::uint32_t rank) override {
@@ -178,6 +190,7 @@ class MpiWorld final : public World {
   [[nodiscard]] double combine_seconds() const override { return port_.combine_seconds(); }
 
   Verdict meet(std::span<double> values) override {
+    if (const Status allowed = may_call(mpi_); !allowed) return problem_of(mpi_, allowed.error());
     if (meeting_ == nullptr) return failure_;
     Verdict met = meeting_->meet(values, timeout_);
     if (met) return met;
@@ -189,6 +202,7 @@ class MpiWorld final : public World {
   // MPI's own sum waits for everybody without end, so the first one begins when everybody is there;
   // the others do not, since benchmarks time them.
   Verdict plain_sum(std::span<float> values) override {
+    if (const Status allowed = may_call(mpi_); !allowed) return problem_of(mpi_, allowed.error());
     if (!has_summed_) SLUICE_TRY(meet({}));
     has_summed_ = true;
     while (!values.empty()) {
@@ -232,7 +246,7 @@ Verdict check_options(const WorldOptions& options) {
 
 Checked<std::uint32_t> size_of(const Library& library) {
   int size = 0;
-  if (const int code = library.comm_size(library.world, &size); code != 0) {
+  if (const int code = library.comm_size(library.own, &size); code != 0) {
     return Problem{Code::io, "mpi: MPI_Comm_size: " + error_text(library, code)};
   }
   const auto workers = static_cast<std::uint32_t>(size);
@@ -240,31 +254,48 @@ Checked<std::uint32_t> size_of(const Library& library) {
     return refused(
         fmt::format("mpirun started {} workers; mpi accepts 1 to {}", workers, kWorkersMax));
   }
+  SLUICE_TRY(check_claim(&std::getenv, workers));
   return workers;
+}
+
+// A communicator of a new world. A meeting comes first, because it names those who stay away.
+Checked<Comm> comm_of_world(const Library& library, std::uint32_t rank, std::uint32_t workers,
+                            std::chrono::nanoseconds timeout) {
+  // One world after the other: all meet under the same tag.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  auto meeting = std::make_unique<Meeting>(library, library.own, rank, workers);
+  if (const Verdict met = meeting->meet({}, timeout); !met) {
+    keep(std::move(meeting));
+    close(met.error());
+    return met.error();
+  }
+  auto comm = duplicate(library, library.own, timeout);
+  if (!comm) close(comm.error());
+  return comm;
 }
 
 }  // namespace
 
 Checked<std::uint32_t> launched() {
-  SLUICE_TRY_ASSIGN(const Library* library, start());
+  SLUICE_TRY_ASSIGN(const Library* library, start(WorldOptions{}.timeout));
   return size_of(*library);
 }
 
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options) {
   SLUICE_TRY(check_options(options));
-  SLUICE_TRY_ASSIGN(const Library* library, start());
+  SLUICE_TRY_ASSIGN(const Library* library, start(options.timeout));
   SLUICE_TRY_ASSIGN(const std::uint32_t workers, size_of(*library));
   if (options.workers != workers) {
     return refused(fmt::format("{} workers, but mpirun started {}", options.workers, workers));
   }
-  int rank = 0;
-  Comm comm = nullptr;
-  int code = library->comm_rank(library->world, &rank);
-  if (code == 0) code = library->comm_dup(library->world, &comm);
-  if (code == 0) code = library->comm_set_errhandler(comm, library->errors_return);
-  if (code != 0) return Problem{Code::io, "mpi: MPI_Comm_dup: " + error_text(*library, code)};
-  return std::unique_ptr<World>(
-      std::make_unique<MpiWorld>(*library, comm, static_cast<std::uint32_t>(rank), options));
+  int number = 0;
+  if (const int code = library->comm_rank(library->own, &number); code != 0) {
+    return Problem{Code::io, "mpi: MPI_Comm_rank: " + error_text(*library, code)};
+  }
+  const auto rank = static_cast<std::uint32_t>(number);
+  SLUICE_TRY_ASSIGN(const Comm comm, comm_of_world(*library, rank, workers, options.timeout));
+  return std::unique_ptr<World>(std::make_unique<MpiWorld>(*library, comm, rank, options));
 }
 
 }  // namespace sluice::mpi
