@@ -2,7 +2,7 @@
  *
  *   cc examples/average.c -lsluice -o average
  *   ./average local                 four workers in this process
- *   mpirun -n 4 ./average mpi       one worker per process
+ *   ./average mpi                   one worker per process, under mpirun: docs/mpi.md
  *
  * Each worker's gradient is rank + 1 everywhere, so the mean of four is 2.5. */
 #include <sluice/sluice.h>

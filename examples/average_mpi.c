@@ -1,7 +1,7 @@
 /* Averages a gradient between the ranks of an MPI program, beside the program's own MPI calls. C99.
  *
  *   mpicc examples/average_mpi.c -lsluice -o average_mpi
- *   mpirun -n 4 ./average_mpi
+ *   mpirun -n 4 ./average_mpi     as root or with few cores: docs/mpi.md
  *
  * Each rank's gradient is rank + 1 everywhere, so the mean of four is 2.5. */
 #include <mpi.h>

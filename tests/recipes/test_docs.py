@@ -98,6 +98,15 @@ class Guides(unittest.TestCase):
             for part in message.split("…"):
                 self.assertTrue(part.strip() in source, f"{part.strip()!r} of {message!r}")
 
+    def test_messages_of_mpi_are_those_of_the_source(self):
+        table = (ROOT / "docs/mpi.md").read_text(encoding="utf-8").split("## What goes wrong\n")[1]
+        messages = re.findall(r"^\| `(mpi.*?)` \|", table, re.MULTILINE)
+        source = source_text()
+        self.assertGreater(len(messages), 7)
+        for message in messages:
+            for part in message.split("…"):
+                self.assertTrue(part.strip() in source, f"{part.strip()!r} of {message!r}")
+
 
 class EnvironmentTable(RecipeTest):
     TOOL = str(ROOT / "tools/environment_table")

@@ -1,11 +1,16 @@
-"""Sluice as a guest in MPI programs: mpi_guest.c, and a process that has another MPI."""
+"""Sluice as a guest in MPI programs: mpi_guest.c, the commands of docs/mpi.md, and a process that
+has another MPI."""
 
 import os
+import pathlib
+import re
 import unittest
 
-from mpi_kit import INCLUDE, LIBRARY, MPIRUN, SHARED, STRICT, needs_mpi
-from recipes_kit import ROOT, RecipeTest
+from blocks import blocks
+from mpi_kit import INCLUDE, LIBRARY, LIBRARY_FOLDER, MPIRUN, SHARED, STRICT, needs_mpi
+from recipes_kit import ENVIRONMENT, ROOT, RecipeTest
 
+COMMAND = ROOT / "build/bin/sluice"
 GUEST = str(ROOT / "tests/recipes/mpi_guest.c")
 # Not Open MPI, by what it says of itself.
 OTHER_MPI = r"""
@@ -82,6 +87,38 @@ class Guest(RecipeTest):
         self.assertEqual(out, "content\n")
 
 
+@needs_mpi
+@unittest.skipUnless(COMMAND.is_file(), f"there is no {COMMAND}")
+class Pages(RecipeTest):
+    """The commands of the guides that start MPI, as they are printed; also as root, and on fewer
+    cores than workers."""
+
+    def paste(self, page):
+        for name in ("include", "examples"):
+            os.symlink(ROOT / name, self.path(name))
+        os.makedirs(self.path("build"))
+        os.symlink(LIBRARY_FOLDER, self.path("build", "release"))
+        text = "".join(block for block in blocks(ROOT / "docs" / page) if "mpirun" in block)
+        script = pathlib.Path(self.path("page.sh"))
+        script.write_text(text, encoding="utf-8")
+        # Without what the other tests have set to make it easier.
+        unset = [word for name in ENVIRONMENT if name.startswith("OMPI_") for word in ("-u", name)]
+        return self.run_command(
+            "env", *unset, "bash", "-e", str(script),
+            variables={"PATH": f"{COMMAND.parent}:{os.environ['PATH']}"})
+
+    def test_mpi(self):
+        out = self.paste("mpi.md")
+        self.assertRegex(out, r"contributors +4\n")  # reduce
+        self.assertEqual(out.count("# Out of bounds values : 0 OK\n"), 2, out)  # bench, twice
+        self.assertEqual(out.count(" of 4: mean 2.500, exactly 2.500;"), 4, out)
+        self.assertTrue(os.path.isfile(self.path("mean.npy")))
+
+    def test_c_api(self):
+        out = self.paste("c-api.md")
+        self.assertEqual(len(re.findall(r"rank \d of 4: mean 2\.\d", out)), 1 + 4, out)
+
+
 @unittest.skipUnless(os.path.isfile(LIBRARY), f"there is no {LIBRARY}")
 class AnotherMpi(RecipeTest):
     def write(self, name, text):
@@ -90,9 +127,8 @@ class AnotherMpi(RecipeTest):
         return self.path(name)
 
     def check(self, program):
-        # Refused before Open MPI is looked for, so that it need not be there.
-        out = self.run_command(program, variables={"OMPI_COMM_WORLD_SIZE": "1"})
-        self.assertRegex(out, r"^code 6: mpi: this process has MPICH Version:\s4\.0\.2 \(.*\):"
+        out = self.run_command(program)  # what to start it with is not the question
+        self.assertRegex(out, r"^code 6: mpi: this process has MPICH Version: 4\.0\.2 \(.*\):"
                               r" Open MPI 4 is needed\n$")
 
     def test_is_refused_wherever_it_is(self):

@@ -71,10 +71,14 @@ class Symbols {
   void* file_;
 };
 
+bool is_loaded() { return dlopen(kFile, RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
+
 Checked<Library> load() {
   if (const std::string other = other_mpi(); !other.empty()) {
     return unavailable(fmt::format("mpi: this process has {}: Open MPI 4 is needed", other));
   }
+  // A program that has started MPI by itself may be a job of one, without a launcher.
+  if (!is_launched(&std::getenv) && !is_loaded()) return unavailable(kNotLaunched);
   // Global: Open MPI's own plug-ins look for its symbols. Never closed: MPI has no second start.
   void* const file = dlopen(kFile, RTLD_NOW | RTLD_GLOBAL);
   if (file == nullptr) {
@@ -115,8 +119,6 @@ Checked<Library> load() {
   }
   return library;
 }
-
-bool is_loaded() { return dlopen(kFile, RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
 bool is_finalized(const Library& library) {
   int flag = 0;
@@ -216,8 +218,6 @@ Checked<const Library*> start(std::chrono::nanoseconds timeout) {
   const std::lock_guard lock(process.mutex);
   if (process.failure) return *process.failure;
   if (!process.has_library) {
-    // A program that has started MPI by itself may be a job of one, without a launcher.
-    if (!is_launched(&std::getenv) && !is_loaded()) return unavailable(kNotLaunched);
     SLUICE_TRY_ASSIGN(process.library, load());
     process.has_library = true;
   }

@@ -294,7 +294,7 @@ Checked<std::unique_ptr<World>> make_world(const WorldOptions& options) {
     return Problem{Code::io, "mpi: MPI_Comm_rank: " + error_text(*library, code)};
   }
   const auto rank = static_cast<std::uint32_t>(number);
-  SLUICE_TRY_ASSIGN(const Comm comm, comm_of_world(*library, rank, workers, options.timeout));
+  SLUICE_TRY_ASSIGN(Comm comm, comm_of_world(*library, rank, workers, options.timeout));
   return std::unique_ptr<World>(std::make_unique<MpiWorld>(*library, comm, rank, options));
 }
 

@@ -1,5 +1,6 @@
 #include "carrier/mpi/mpi.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <random>
@@ -348,6 +350,41 @@ TEST_F(MpiRanksMissing, AreNamedByAMeeting) {
   std::fflush(stdout);
 }
 
+// Rank 2 makes one world less than the others, who are told.
+TEST_F(MpiRanksMissing, AreNamedByTheNextWorld) {
+  if (rank_ == 2) return;
+  WorldOptions options;
+  options.workers = workers_;
+  options.timeout = std::chrono::seconds(3);
+  for (int time = 0; time < 2; ++time) {  // and again at once
+    const auto made = make_world(options);
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().code, Code::timeout);
+    EXPECT_EQ(made.error().message, "mpi: meeting: waiting for 1 of 4 workers: 2");
+  }
+  EXPECT_EQ(launched().error().code, Code::timeout);
+}
+
+// A program initialises MPI and does not get to its first world: nothing of ours has a name yet.
+TEST(MpiRanksBare, FirstWorldDoesNotWaitWithoutEnd) {
+  if (!support::is_rank()) GTEST_SKIP() << "not started by mpirun";
+  void* const file = dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(file, nullptr);
+  const auto init = reinterpret_cast<int (*)(int*, char***)>(dlsym(file, "MPI_Init"));
+  const auto finalize = reinterpret_cast<int (*)()>(dlsym(file, "MPI_Finalize"));
+  ASSERT_EQ(init(nullptr, nullptr), 0);
+  if (std::string(std::getenv("OMPI_COMM_WORLD_RANK")) != "1") {
+    WorldOptions options;
+    options.workers = 3;
+    options.timeout = std::chrono::seconds(1);
+    const auto made = make_world(options);
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().code, Code::timeout);
+    EXPECT_EQ(made.error().message, "mpi: not all workers came to make a world within 1 s");
+  }
+  EXPECT_EQ(finalize(), 0);
+}
+
 // ---- The jobs.
 
 // Why the job cannot run, or nothing.
@@ -378,6 +415,12 @@ TEST(MpiJob, RanksThatDisagreeAreNamed) {
 TEST(MpiJob, RanksThatStayAwayAreNamed) {
   if (!no_job().empty()) GTEST_SKIP() << no_job();
   expect_job(4, "MpiRanksMissing.AreNamed");
+}
+
+TEST(MpiJob, RanksThatMakeNoWorldAreMissed) {
+  if (!no_job().empty()) GTEST_SKIP() << no_job();
+  expect_job(4, "MpiRanksMissing.AreNamedByTheNextWorld");
+  expect_job(3, "MpiRanksBare.FirstWorldDoesNotWaitWithoutEnd");
 }
 
 // The launcher ends the one that hangs, when all others are content.

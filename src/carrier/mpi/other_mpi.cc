@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,7 @@ std::string version_of(void* file) {
   std::string text(kVersionTextMax, '\0');
   int length = 0;
   get(text.data(), &length);
+  std::ranges::replace(text, '\t', ' ');
   return text.substr(0, text.find_first_of(std::string_view("\n\0", 2)));
 }
 
