@@ -355,6 +355,41 @@ TEST(Fusion, AnAbandonedEndTouchesNothing) {
   EXPECT_TRUE(one.empty());
 }
 
+TEST(Fusion, AStepAfterOneThatFailedIsAnswered) {
+  Table table(2);
+  const auto& seats = table.seats(kEvery);
+  table.post({0, 1}, seats);
+  table.seal();
+  const std::vector<std::span<const std::byte>> none(2);
+  for (const auto& fusion : table.fusions) {
+    EXPECT_FALSE(fusion->combine(none).has_value());
+    EXPECT_EQ(fusion->take({0, 1}).error().code, Code::malformed);
+    EXPECT_NE(fusion->explain({0, 1}), "");
+  }
+  table.post({0, 1}, seats);
+  table.run();
+  table.expect_answers({0, 1}, seats);
+  EXPECT_EQ(table.fusions[1]->explain({0, 1}), "");
+}
+
+// What a rank sends to all others together decides, and all ranks decide alike.
+TEST(Fusion, StepsUpToTheStatedBytesAreNotCut) {
+  const Reduction what{.op = Op::max, .bits = 8, .count = 100};
+  for (const std::uint64_t most : {0u, 199u, 200u, 201u}) {
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      Fusion one(rank, 3, most);
+      Seat seat;
+      seat.add(what, 3, Bytes(100));
+      ASSERT_TRUE(one.post({0, 0}, {}, seat.rounds));
+      ASSERT_TRUE(one.seal());
+      EXPECT_EQ(one.whole(), most >= 200) << most;
+      EXPECT_EQ(one.native(), most >= 200 ? Fusion::Native::none : Fusion::Native::max);
+      if (most < 200) continue;
+      for (const std::uint64_t size : one.send_sizes()) EXPECT_EQ(size, kHeader + 100);
+    }
+  }
+}
+
 TEST(Fusion, WhatCannotBeReducedIsRefusedAndTaken) {
   const Reduction good{.op = Op::max, .bits = 8, .count = 8};
   const auto refused = [](Round round) {

@@ -138,6 +138,39 @@ TEST(Convoy, ReportsTheSameDigestEverywhereAndTheErrorOfTheProbe) {
   }
 }
 
+// A port that counts how often it was abandoned.
+class Abandoned final : public Carrier {
+ public:
+  explicit Abandoned(Carrier& inner) : inner_(inner) {}
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
+    return inner_.post(ticket, place, step);
+  }
+  Result<std::span<const Answer>> take(const Ticket& ticket) override {
+    return inner_.take(ticket);
+  }
+  Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
+  void abandon() override {
+    ++times;
+    inner_.abandon();
+  }
+  std::string explain(const Ticket& ticket) override { return inner_.explain(ticket); }
+
+  int times = 0;
+
+ private:
+  Carrier& inner_;
+};
+
+// Chunks in flight lie in the caller's memory and the convoy's.
+TEST(Convoy, WhatIsInFlightIsAbandonedAtAFailure) {
+  Workers4 workers("fixed", kShapes);
+  const auto world = world_of(2);
+  Abandoned port(world->port(0));
+  Convoy convoy(*workers.memories[0], *workers.exact.codec, port, 2);
+  EXPECT_FALSE(convoy.run({.step = kStep}, workers.jobs(0), milliseconds(1)).has_value());
+  EXPECT_EQ(port.times, 1);
+}
+
 TEST(Convoy, WhoIsMissingIsNamedAndTheConvoyIsDead) {
   Workers4 workers("fixed", kShapes);
   const auto world = world_of(2);

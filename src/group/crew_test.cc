@@ -148,6 +148,18 @@ TEST(Crew, AJobThatDoesNotFitIsThatWorkersProblem) {
   expect_mentions(verdict, Code::invalid_argument, {"does not fit"});
 }
 
+TEST(Crew, AWorkerAloneIsTheLastOneTooAndItsErrorIsReported) {
+  for (const Crew crew : {Crew::threads, Crew::stepped}) {
+    Ship ship("f32", 1);
+    const Verdict verdict = run_step(crew, ship.groups, 0, [&ship](std::uint32_t rank) {
+      auto jobs = ship.jobs(rank);
+      jobs[1].mean = jobs[1].mean.first(3);
+      return jobs;
+    });
+    expect_mentions(verdict, Code::invalid_argument, {"does not fit"});
+  }
+}
+
 TEST(Crew, ADeadGroupIsReported) {
   Ship ship("f32", 2, {.timeout = std::chrono::milliseconds(1)});
   const auto jobs = ship.jobs(0);

@@ -44,10 +44,14 @@ class Noting final : public Carrier {
     return inner_.take(ticket);
   }
   Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
-  void abandon() override { inner_.abandon(); }
+  void abandon() override {
+    ++abandoned;
+    inner_.abandon();
+  }
   std::string explain(const Ticket& ticket) override { return inner_.explain(ticket); }
 
   std::vector<Note> notes;
+  int abandoned = 0;
 
  private:
   Carrier& inner_;
@@ -322,6 +326,32 @@ TEST(Group, AWorkerThatComesLateMayNotReadTheMemoryOfAGroupThatIsGone) {
   }
 }
 
+// What is in flight lies in the group's memory, which the carrier would go on writing to.
+TEST(Group, WhatIsInFlightIsAbandonedWithTheGroupAndAtAFailure) {
+  const auto world = world_of(2);
+  const auto codec = make_codec("f32");
+  Noting port(world->port(0));
+  Floats values(100, 1.0f);
+  const std::vector<Job> jobs{{0, values, values}};
+  const GroupOptions options{.workers = 2, .timeout = std::chrono::milliseconds(1)};
+  { const auto idle = group_of(options, *codec, port, {{1, 1, 100}}); }
+  EXPECT_EQ(port.abandoned, 0);
+  {
+    const auto running = group_of(options, *codec, port, {{1, 1, 100}});
+    ASSERT_TRUE(running->start(0, jobs));
+    ASSERT_FALSE(*running->advance());
+  }
+  EXPECT_EQ(port.abandoned, 1);
+  {
+    Noting other(world->port(1));
+    const auto failing = group_of({.rank = 1, .workers = 2, .timeout = options.timeout}, *codec,
+                                  other, {{1, 1, 100}});
+    ASSERT_TRUE(failing->start(0, jobs));
+    ASSERT_FALSE(failing->finish().has_value());
+    EXPECT_EQ(other.abandoned, 1) << "at once, not when the group goes";
+  }
+}
+
 TEST(Group, ErrorFeedbackMakesTheRunningMeanConverge) {
   for (const std::string spec : {"thc:bits=3", "tide:bits=2,down=narrow"}) {
     Pair plain(spec);
@@ -348,7 +378,8 @@ TEST(Group, ErrorFeedbackMakesTheRunningMeanConverge) {
     double residual = 0;
     for (std::size_t i = 0; i < 1000; ++i) {
       residual = std::max(residual, std::fabs(double{fed.groups[0]->residual(0)[i]} +
-                                              double{fed.groups[1]->residual(0)[i]}) / 2);
+                                              double{fed.groups[1]->residual(0)[i]}) /
+                                        2);
     }
     EXPECT_LE(worst_fed, residual / steps + 1e-6) << spec;
     EXPECT_GT(worst_plain, 2 * worst_fed) << spec;

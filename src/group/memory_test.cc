@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/random.h"
 #include "catalog/codecs.h"
 
 namespace sluice {
@@ -17,8 +18,12 @@ constexpr std::size_t kCount = 300;
 class MemoryOfTwo : public ::testing::Test {
  protected:
   MemoryOfTwo() : codec_(std::move(*make_codec("tide:bits=2"))) {
-    const GroupOptions options{
-        .feedback = FeedbackKind::ef, .chunk_count = 256, .keep_before = true};
+    const GroupOptions options{.rank = 1,
+                               .workers = 3,
+                               .seed = 5,
+                               .feedback = FeedbackKind::ef,
+                               .chunk_count = 256,
+                               .keep_before = true};
     const std::vector<Tensor> tensors{{1, 1, kCount}, {2, 1, kCount}};
     memory_ = std::move(*Memory::make(options, codec_.spec, *codec_.codec, tensors));
   }
@@ -46,6 +51,27 @@ class MemoryOfTwo : public ::testing::Test {
   NamedCodec codec_;
   std::unique_ptr<Memory> memory_;
 };
+
+// Whatever a codec may ask a chunk about itself.
+TEST_F(MemoryOfTwo, AChunkKnowsItsPlaceStepAndKey) {
+  const std::vector<float> gradient(44);
+  std::vector<float> mean(44);
+  std::vector<std::uint64_t> tally(memory_->tally_count());
+  const Chunk chunk = memory_->chunk(9, 1, 256, gradient, mean, tally);
+  EXPECT_EQ(chunk.piece.tensor, (Tensor{2, 1, kCount}));
+  EXPECT_EQ(chunk.piece.offset, 256u);
+  EXPECT_EQ(chunk.piece.count, 44u);
+  EXPECT_EQ(chunk.piece.rank, 1u);
+  EXPECT_EQ(chunk.piece.workers, 3u);
+  EXPECT_EQ(chunk.step, 9u);
+  EXPECT_EQ(chunk.key, chunk_key(5, 9, 2));
+  EXPECT_EQ(chunk.gradient.data(), gradient.data());
+  EXPECT_EQ(chunk.mean.data(), mean.data());
+  EXPECT_EQ(chunk.residual.data(), memory_->residual(1).data() + 256);
+  EXPECT_EQ(chunk.residual.size(), 44u);
+  EXPECT_EQ(chunk.model.data(), memory_->model().data());
+  EXPECT_EQ(chunk.tally.data(), tally.data());
+}
 
 std::vector<float> all(float value) { return std::vector<float>(kCount, value); }
 

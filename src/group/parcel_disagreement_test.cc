@@ -1,5 +1,6 @@
 // Ranks that are at different parcels of equal size: all of them must notice, or those that do not
 // take sums of two things for a mean.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -94,6 +95,13 @@ class ParcelDisagreement : public ::testing::TestWithParam<Case> {
         ASSERT_FALSE(said[rank].has_value()) << "not seen by rank " << rank;
         EXPECT_EQ(said[rank].error().code, Code::mismatch);
         EXPECT_EQ(parcels[rank]->advance().error().code, Code::mismatch) << rank;
+        const std::string why = parcels[rank]->explain(said[rank].error());
+        const ParcelOrder& mine = rank == odd_rank ? odd : usual;
+        EXPECT_EQ(why.rfind(fmt::format("step {}, parcel {}, worker {} of 4: ", mine.step,
+                                        mine.sequence, rank),
+                            0),
+                  0u)
+            << why;
       }
     }
   }

@@ -266,6 +266,13 @@ TEST(SavedState, OfAnotherWorkerCodecOrFeedbackIsRefused) {
   expect_refused({.rank = 1, .workers = 2}, saved, Code::mismatch,
                  {"worker 0 of 1", "worker 1 of 2"});
   expect_refused({.workers = 2}, saved, Code::mismatch, {"worker 0 of 1", "worker 0 of 2"});
+  // Of as many workers: a residual is its worker's alone.
+  Bytes of_two = saved;
+  store_le(std::span(of_two), 16, std::uint32_t{2});
+  sign(of_two);
+  expect_refused({.rank = 1, .workers = 2}, of_two, Code::mismatch,
+                 {"worker 0 of 2", "worker 1 of 2"});
+  EXPECT_TRUE(Holder({.workers = 2}).group->load(of_two).has_value());
   expect_refused({.feedback = FeedbackKind::none}, saved, Code::mismatch, {"feedback kind 1"});
   expect_refused({.spec = "count:x=1"}, saved, Code::mismatch, {"codec", "'count:x=1'"});
   expect_refused({.spec = "coun"}, saved, Code::mismatch, {"codec", "'coun'"});
