@@ -2,11 +2,16 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <map>
+#include <new>
+#include <sstream>
 #include <string>
 
 #include "sim/sweep.h"
@@ -16,6 +21,8 @@ namespace {
 using sluice::sim::Outcome;
 using sluice::sim::Sweep;
 using sluice::sim::WayBack;
+
+constexpr int kExitUsage = 2;  // also of what cannot be written; 1 is a violation
 
 // The options that play a seed of this sweep again.
 std::string replay(const Sweep& sweep, std::uint64_t seed) {
@@ -42,6 +49,18 @@ int play_alone(const Sweep& sweep) {
   return 0;
 }
 
+// One line that names what is wrong.
+int refuse(const CLI::App& app, const CLI::ParseError& error) {
+  std::string message = fmt::format("{}; accepted: what --help says", error.what());
+  if (const auto extra = app.remaining(); !extra.empty()) {
+    message = fmt::format("unknown argument '{}'; accepted: the options that --help lists",
+                          extra.front());
+  }
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  fmt::print(stderr, "sluice_sim: {}\n", message);
+  return kExitUsage;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Plays the streaming protocol on a simulated network, one scenario per seed");
   Sweep sweep{.seeds = 1000};
@@ -61,7 +80,16 @@ int run(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(ways));
   app.add_flag("--alone", alone, "only the first seed, with what happened");
   app.add_flag("--brief", brief, "only the summary");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    std::ostringstream text;
+    app.exit(asked, text, text);
+    fmt::print("{}", text.str());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return refuse(app, error);
+  }
   if (alone) return play_alone(sweep);
   const sluice::sim::Tally tally = play(sweep);
   for (const auto& [kind, failures] : tally.failures) {
@@ -79,9 +107,14 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) == 0) return status;
+    fmt::print(stderr, "sluice_sim: standard output: cannot be written: {}\n",
+               std::strerror(errno));
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "sluice_sim: out of memory\n");
   } catch (const std::exception& error) {
-    std::fputs(error.what(), stderr);
-    return 1;
+    fmt::print(stderr, "sluice_sim: {}\n", error.what());
   }
+  return kExitUsage;
 }

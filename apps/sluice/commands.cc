@@ -1,14 +1,21 @@
 #include "commands.h"
 
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <utility>
 
 #include "kernels/level.h"
+#include "memory_limit.h"
 #include "terminal.h"
 
 namespace sluice::cli {
 namespace {
 
 constexpr int kExitFailure = 1;
+constexpr int kExitBrokenPipe = 128 + SIGPIPE;  // as if the signal had ended it
 
 int exit_status(const Problem& problem) {
   complain(problem.message);
@@ -24,7 +31,9 @@ void add_commands(Command program) {
   program.require_command();
   program.footer(
       "A codec SPEC is a name or name:key=value,key=value; `sluice codecs` lists them.\n"
-      "SLUICE_FORCE_KERNEL=scalar|avx2|avx512 pins the kernels; results do not depend on it.");
+      "SLUICE_FORCE_KERNEL=scalar|avx2|avx512 pins the kernels; results do not depend on it.\n"
+      "Exit status: 0; 2 for a mistake, a file that cannot be read or written, or too little\n"
+      "memory; 141 where the reader of standard output went away; 1 for anything else.");
   add_codecs_command(program);
   add_reduce_command(program);
   add_bench_command(program);
@@ -50,12 +59,27 @@ Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& spe
   return codecs;
 }
 
-int run_command_line(int argc, const char* const* argv) {
+namespace {
+
+int parse_and_run(int argc, const char* const* argv) {
   const Parsed parsed = parse(argc, argv, &add_commands);
   if (parsed.status) return *parsed.status;
   if (const Verdict forced = check_forced_level(); !forced) return exit_status(forced.error());
-  const Verdict verdict = parsed.action();
+  const Verdict verdict = with_memory("", parsed.action);
   return verdict ? 0 : exit_status(verdict.error());
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv) {
+  prepare_standard_streams();
+  end_threads_without_memory(kExitUsage);
+  const int status = parse_and_run(argc, argv);
+  const int error = flush_printed();
+  if (status != 0 || error == 0) return status;
+  if (error == EPIPE) return kExitBrokenPipe;  // whoever read it has seen enough
+  return exit_status(Problem{
+      Code::io, fmt::format("standard output: cannot be written: {}", std::strerror(error))});
 }
 
 }  // namespace sluice::cli

@@ -19,8 +19,9 @@ void add_tables_command(Command& program);
 // Every SPEC of a command; "all" is the whole catalogue with default options.
 Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& specs);
 
-// Parses and runs; the process's exit status: 0, 2 for the user's mistake or a bad file, 1 for
-// anything else.
+// Parses and runs; the process's exit status: 0; 2 for the user's mistake, a bad file, one that
+// cannot be written, standard output among them, or too little memory; 141 where whoever read
+// standard output went away, everything else being done; 1 for anything else.
 int run_command_line(int argc, const char* const* argv);
 
 }  // namespace sluice::cli

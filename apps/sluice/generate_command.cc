@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "generate.h"
 #include "json_file.h"
+#include "memory_limit.h"
 #include "npy.h"
 #include "terminal.h"
 
@@ -37,6 +38,11 @@ Verdict check(const Request& request) {
   }
   return Problem{Code::invalid_argument, fmt::format("--kind '{}'; accepted: {}", request.kind,
                                                      fmt::join(kGradientKinds, ", "))};
+}
+
+// Whatever the number of workers: a later call may have more.
+bool is_worker_file(std::string_view name) {
+  return name.starts_with("w") && name.ends_with(".npy");
 }
 
 Verdict run(const Request& request) {
@@ -76,9 +82,14 @@ void add_generate_command(Command& program) {
                "normal; layers: scales differ by layer, as in a real model; sparse: one in "
                "64 is not zero [layers]");
   command.number("--seed", request->seed, "Same seed, same files [0]");
-  command.text("--out", request->out, "Folder for w0.npy, w1.npy, …").required();
-  command.text("--json", request->json, "Write the list of files here (- for stdout)");
-  command.action([request] { return run(*request); });
+  command.output_folder("--out", request->out, "Folder for w0.npy, w1.npy, …", &is_worker_file)
+      .required();
+  command.output_file("--json", request->json, "Write the list of files here (- for stdout)");
+  command.action([request] {
+    return with_memory(
+        fmt::format("--count {} wants {} bytes", request->count, request->count * sizeof(float)),
+        [&] { return run(*request); });
+  });
 }
 
 }  // namespace sluice::cli

@@ -1,28 +1,14 @@
 #include "json_file.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 
+#include "output_file.h"
 #include "terminal.h"
 
 namespace sluice::cli {
 
 Verdict write_text(const std::string& path, std::string_view text) {
-  if (path.empty()) return Nothing{};
-  const std::string beside = fmt::format("{}.{}.tmp", path, getpid());
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(beside.c_str(), path.c_str()) == 0) return Nothing{};
-  const int error = errno;
-  std::remove(beside.c_str());
-  return Problem{Code::io, fmt::format("{}: cannot be written: {}", path, std::strerror(error))};
+  return path.empty() ? Verdict(Nothing{}) : write_file(path, text);
 }
 
 Verdict write_json(const std::string& path, const Json& json) {

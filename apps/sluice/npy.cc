@@ -15,6 +15,7 @@
 #include <limits>
 #include <optional>
 
+#include "apps/sluice/output_file.h"
 #include "base/bytes.h"
 #include "base/float_environment.h"
 #include "kernels/floats/floats.h"
@@ -29,7 +30,6 @@ constexpr std::size_t kPrefixBytesMax = 12;    // up to and with that length
 constexpr std::size_t kWrittenAlignment = 64;  // of the data, in files we write
 constexpr std::size_t kGrowthDigits = 21;      // numpy.save leaves room for a first axis this long
 constexpr std::size_t kChunkBytes = 1u << 20;  // converted at a time
-constexpr int kTemporaryNamesMax = 100;
 
 static_assert(kChunkBytes % sizeof(double) == 0, "a chunk holds whole elements of every type");
 
@@ -333,9 +333,6 @@ class Descriptor {
 
   [[nodiscard]] int number() const { return number_; }
 
-  // Closes where a failure matters: after writing.
-  [[nodiscard]] bool close() { return ::close(std::exchange(number_, -1)) == 0; }
-
  private:
   int number_;
 };
@@ -351,16 +348,6 @@ Verdict read_exactly(const Descriptor& file, std::string_view name, std::span<st
   return Nothing{};
 }
 
-bool write_all(const Descriptor& file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file.number(), bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-  }
-  return true;
-}
-
 std::string header_text(std::span<const std::uint64_t> shape) {
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}",
                                  kFloat32.descr, text_of(shape));
@@ -372,26 +359,6 @@ std::string header_text(std::span<const std::uint64_t> shape) {
   text.append(kWrittenAlignment - used % kWrittenAlignment, ' ');
   return text + '\n';
 }
-
-// Removes the file unless it has been given its final name.
-class Temporary {
- public:
-  explicit Temporary(std::string path) : path_(std::move(path)) {}
-  ~Temporary() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  [[nodiscard]] bool rename_to(const std::string& path) {
-    if (::rename(path_.c_str(), path.c_str()) != 0) return false;
-    path_.clear();
-    return true;
-  }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -445,32 +412,16 @@ Verdict write_npy(const std::string& path, std::span<const std::uint64_t> shape,
                                      shape.size(), kNpyDimensionsMax));
   }
   SLUICE_ASSERT(count_of(shape) == values.size());
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    return refused(path, "cannot be written: not a regular file");  // never replaces /dev/null
-  }
-
-  std::string beside;
-  int number = -1;
-  for (int attempt = 0; number < 0 && attempt < kTemporaryNamesMax; ++attempt) {
-    beside = fmt::format("{}.{}.{}.tmp", path, ::getpid(), attempt);
-    number = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (number < 0 && errno != EEXIST) break;
-  }
-  Descriptor file(number);
-  if (number < 0) return system_problem(path, "cannot be written", errno);
-  Temporary temporary(beside);
-
+  SLUICE_TRY_ASSIGN(OutputFile file, OutputFile::create(path));
   const std::string text = header_text(shape);
   std::vector<std::byte> start(kLengthAt + sizeof(std::uint16_t));
   std::memcpy(start.data(), kMagic.data(), kMagic.size());
   start[kVersionAt] = std::byte{1};
   store_le(start, kLengthAt, static_cast<std::uint16_t>(text.size()));
-  const bool written = write_all(file, start) && write_all(file, std::as_bytes(std::span(text))) &&
-                       write_all(file, std::as_bytes(values)) && file.close() &&
-                       temporary.rename_to(path);
-  if (!written) return system_problem(path, "cannot be written", errno);
-  return Nothing{};
+  file.write(start);
+  file.write(text);
+  file.write(std::as_bytes(values));
+  return file.finish();
 }
 
 }  // namespace sluice::cli

@@ -32,9 +32,8 @@ Checked<Array> parse_npy(std::span<const std::byte> bytes, std::string_view name
 // The same of a regular file, without holding its bytes and its values at once.
 Checked<Array> read_npy(const std::string& path);
 
-// Writes version 1.0 beside the target under another name, then renames: the file is there whole or
-// not at all, and one that was there before stays on failure. The shape's product must be the
-// number of values.
+// Writes version 1.0, whole or not at all (output_file.h). The shape's product must be the number
+// of values.
 Verdict write_npy(const std::string& path, std::span<const std::uint64_t> shape,
                   std::span<const float> values);
 

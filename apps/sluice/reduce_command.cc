@@ -84,11 +84,12 @@ void add_reduce_command(Command& program) {
   command.text("--codec", request->specs, "Codec SPEC, or 'all'; may be given several times")
       .required()
       .one_value_each();
-  command.text("--out", request->out, "Write the decoded mean here, in the inputs' shape");
-  command.text("--json", request->json, "Write the figures here (- for stdout)");
-  command.text("--dump-wire", request->options.dump_wire,
-               "Write all bytes that cross the carrier, and a manifest, into this folder, "
-               "which is empty or does not exist");
+  command.output_file("--out", request->out, "Write the decoded mean here, in the inputs' shape");
+  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_folder("--dump-wire", request->options.dump_wire,
+                        "Write all bytes that cross the carrier, and a manifest, into this folder, "
+                        "which is empty or does not exist",
+                        &is_dump_file);
   command.number("--seed", request->options.seed, "Job seed of all randomness [0]");
   command.number("--step", request->options.step, "Number of the first step [0]");
   command.text("--feedback", request->options.feedback, "none or ef [none]");

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+
+#include "output_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -19,37 +17,12 @@ Problem cannot(const std::string& path, const char* what, const std::string& cau
   return Problem{Code::io, fmt::format("{}: cannot be {}: {}", path, what, cause)};
 }
 
-// Appends to a file; close() tells the first thing that went wrong.
-class Appender {
- public:
-  explicit Appender(std::string path)
-      : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::app) {
-    note();
-  }
-  void write(std::span<const std::byte> bytes) {
-    write(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  }
-  void write(std::string_view text) {
-    file_.write(text.data(), static_cast<std::streamsize>(text.size()));
-    note();
-  }
-  Verdict close() {
-    file_.close();
-    note();
-    if (file_) return Nothing{};
-    return cannot(path_, "written", std::strerror(error_));
-  }
-
- private:
-  // Later calls may overwrite errno.
-  void note() {
-    if (!file_ && error_ == 0) error_ = errno;
-  }
-
-  std::string path_;
-  std::ofstream file_;
-  int error_ = 0;
-};
+template <class Each>
+Verdict add_to(const std::string& path, Each each) {
+  SLUICE_TRY_ASSIGN(OutputFile file, OutputFile::append(path));
+  each(file);
+  return file.finish();
+}
 
 Json value_of(const OptionInfo& option, double value) {
   switch (option.kind) {
@@ -88,6 +61,11 @@ Json options_of(const NamedCodec& codec) {
     at = comma;
   }
   return json;
+}
+
+bool is_dump_file(std::string_view name) {
+  return name == "manifest.json" || name == "down.bin" ||
+         (name.starts_with("up-") && name.ends_with(".bin"));
 }
 
 Verdict check_dump_folder(const std::string& path) {
@@ -145,9 +123,9 @@ Verdict WireDump::open() {
   std::filesystem::create_directories(options_.folder, error);
   if (error) return cannot(options_.folder, "made", error.message());
   for (std::uint32_t rank = 0; rank < options_.workers; ++rank) {
-    SLUICE_TRY(Appender(up_path(rank)).close());
+    SLUICE_TRY(add_to(up_path(rank), [](OutputFile&) {}));
   }
-  return Appender(path("down.bin")).close();
+  return add_to(path("down.bin"), [](OutputFile&) {});
 }
 
 std::unique_ptr<Carrier> WireDump::tap(Carrier& inner, std::uint32_t rank) {
@@ -312,13 +290,13 @@ Verdict WireDump::end_step() {
   }
   // A file at a time: thousands of workers are more than the files a process may have open.
   for (std::uint32_t rank = 0; rank < options_.workers; ++rank) {
-    Appender file(up_path(rank));
-    each_round([&](const RoundRecord& round) { file.write(round.up[rank]); });
-    SLUICE_TRY(file.close());
+    SLUICE_TRY(add_to(up_path(rank), [&](OutputFile& file) {
+      each_round([&](const RoundRecord& round) { file.write(round.up[rank]); });
+    }));
   }
-  Appender file(path("down.bin"));
-  each_round([&](const RoundRecord& round) { file.write(round.down); });
-  SLUICE_TRY(file.close());
+  SLUICE_TRY(add_to(path("down.bin"), [&](OutputFile& file) {
+    each_round([&](const RoundRecord& round) { file.write(round.down); });
+  }));
   exchanges_.clear();
   ++steps_ended_;
   return Nothing{};
@@ -345,13 +323,7 @@ Verdict WireDump::finish() {
     text += fmt::format("  \"{}\": {},\n", key, value.dump());
   }
   text += fmt::format("  \"exchanges\": [{}\n  ]\n}}\n", exchanges_text_);
-  const std::string target = path("manifest.json");
-  const std::string beside = target + ".tmp";
-  Appender file(beside);
-  file.write(text);
-  SLUICE_TRY(file.close());
-  if (std::rename(beside.c_str(), target.c_str()) == 0) return Nothing{};
-  return cannot(target, "written", std::strerror(errno));
+  return write_file(path("manifest.json"), text);
 }
 
 }  // namespace sluice::cli

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -27,6 +28,9 @@ namespace sluice::cli {
 
 // A decoder need not know defaults: every option of the codec with its value.
 Json options_of(const NamedCodec& codec);
+
+// Whether a dump has files of this name.
+bool is_dump_file(std::string_view name);
 
 // Refuses what is not a folder and a folder with anything in it; one that is missing is fine.
 Verdict check_dump_folder(const std::string& path);

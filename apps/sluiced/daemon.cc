@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -32,6 +35,7 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitBrokenPipe = 128 + SIGPIPE;  // as if the signal had ended it
 
 // Reads flags, variables and the file: at the start, and again.
 using Configure = std::function<Checked<Options>()>;
@@ -194,22 +198,40 @@ int refuse(const Problem& problem) {
   return problem.code == Code::invalid_argument ? kExitUsage : kExitFailure;
 }
 
+// What --help and --version ask for; the exit status.
+int tell(const std::string& asked) {
+  const int error = print(asked);
+  if (error == 0) return 0;
+  if (error == EPIPE) return kExitBrokenPipe;
+  complain(fmt::format("standard output: cannot be written: {}", std::strerror(error)));
+  return kExitFailure;
+}
+
+int start(int argc, const char* const* argv) {
+  const Configure configure = [arguments = std::vector<std::string>(argv + 1, argv + argc)] {
+    return parse_options(arguments, environment);
+  };
+  const Checked<Options> options = configure();
+  if (!options) return refuse(options.error());
+  if (!options->asked.empty()) return tell(options->asked);
+  return refuse(serve(*options, configure));
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
   Signals::hold_reload();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log or of a page may go away
   keep_standard_descriptors();
-  const Configure configure = [arguments = std::vector<std::string>(argv + 1, argv + argc)] {
-    return parse_options(arguments, environment);
-  };
-  const Checked<Options> options = configure();
-  if (!options) return refuse(options.error());
-  if (!options->asked.empty()) {
-    print(options->asked);
-    return 0;
+  try {
+    return start(argc, argv);
+  } catch (const std::bad_alloc&) {
+    complain("out of memory");
+  } catch (const std::system_error& error) {  // a thread that could not be started
+    complain(fmt::format("out of memory: {}", error.what()));
   }
-  return refuse(serve(*options, configure));
+  // Without the destructors of what was made so far: threads may still use it.
+  std::_Exit(kExitFailure);
 }
 
 }  // namespace sluice::daemon

@@ -89,6 +89,9 @@ Problem refused(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     message = fmt::format("unknown argument '{}'; accepted: the flags that --help lists",
                           fmt::join(app.remaining(), " "));
+  } else if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch)) {
+    const std::string flag = message.substr(0, message.find(':'));
+    message = fmt::format("{} has no value; accepted: {} VALUE, as --help says", flag, flag);
   } else if (message.starts_with(kConfigWords)) {
     message = fmt::format("unknown key '{}' in the --config file; accepted: the flags that --help "
                           "lists, without the dashes",

@@ -2,17 +2,20 @@
 
     python -m sluice.info [--json]
 
-Paste its output into reports. Exit 1 if the library cannot be used.
+Paste its output into reports. Exit 1 if the library cannot be used, 2 if standard output cannot be
+written.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes.util
+import errno
 import importlib
 import json
 import os
 import platform
+import signal
 import sys
 from typing import Any, Optional
 
@@ -79,16 +82,31 @@ def _text(info: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _say(text: str) -> int:
+    """Prints it; the exit status that this alone asks for."""
+    try:
+        if sys.stdout is None:  # it was closed when the process started
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        print(text, flush=True)
+        return 0
+    except OSError as error:
+        # Whatever is still to be written would fail again while the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):
+            return 128 + signal.SIGPIPE  # whoever read it has seen enough
+        print(f"sluice.info: standard output: cannot be written: {error.strerror}",
+              file=sys.stderr)
+        return 2
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sluice.info",
                                      description="Says what is here, for reports.")
     parser.add_argument("--json", action="store_true", help="as JSON")
     info = gather()
-    if parser.parse_args().json:
-        print(json.dumps(info, indent=2))
-    else:
-        print(_text(info))
-    return 0 if info["error"] is None else 1
+    as_json = parser.parse_args().json
+    said = _say(json.dumps(info, indent=2) if as_json else _text(info))
+    return said if said != 0 or info["error"] is None else 1
 
 
 if __name__ == "__main__":

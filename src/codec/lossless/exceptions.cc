@@ -20,6 +20,13 @@ constexpr std::size_t kRoom = std::size_t{1}
 
 Error malformed(const char* what) { return Error{Code::malformed, 0, what}; }
 
+// As many as memory bounds, and no more than there are windows.
+std::uint32_t lists_of_step(const Piece& piece) {
+  const std::size_t fit = kRoom / (piece.workers * (kMessageHeader + kListMax));
+  return std::min({static_cast<std::uint32_t>(std::max<std::size_t>(fit, 1)),
+                   std::uint32_t{kStepRoundsMax}, divide_up(piece.count, kWindow)});
+}
+
 // Calls each(place, value) for this worker's exceptions in a window.
 template <class Each>
 void each_exception(const Own& own, const Values& values, std::uint32_t window, std::size_t next,
@@ -37,8 +44,7 @@ void each_exception(const Own& own, const Values& values, std::uint32_t window, 
 
 Exceptions::Exceptions(const Piece& piece, Arena& arena)
     : piece_(piece),
-      lists_max_(static_cast<std::uint32_t>(std::clamp<std::size_t>(
-          kRoom / (piece.workers * (kMessageHeader + kListMax)), 1, kStepRoundsMax))),
+      lists_max_(lists_of_step(piece)),
       counts_up_(arena.place<std::byte>(windows())),
       counts_down_(arena.place<std::byte>(windows())),
       before_(arena.host<std::uint32_t>(windows())),

@@ -51,6 +51,13 @@ std::uint32_t sketch_room(const Piece& piece, const Settings& settings) {
   return settings.mode == Mode::automatic ? std::min(piece.count, kKeysMaxAutomatic) : 0;
 }
 
+// Floats travel as they are: nothing of them can fail to fit.
+Piece may_have_exceptions(const Piece& piece, const Settings& settings) {
+  Piece may = piece;
+  if (settings.sum == Sum::floats) may.count = 0;
+  return may;
+}
+
 }  // namespace
 
 LosslessExchange::LosslessExchange(const Chunk& chunk, Arena& arena, const Settings& settings)
@@ -61,7 +68,7 @@ LosslessExchange::LosslessExchange(const Chunk& chunk, Arena& arena, const Setti
       index_(chunk.piece, chunk.key, arena, settings.index == IndexKind::gather),
       values_(chunk.piece, settings.sum, arena),
       sketched_(sketch_room(chunk.piece, settings), settings.room, chunk.key, arena),
-      exceptions_(chunk.piece, arena),
+      exceptions_(may_have_exceptions(chunk.piece, settings), arena),
       words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))) {}
 
 Result<Step> LosslessExchange::next(std::span<const Answer> answers) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -115,7 +116,14 @@ class Crew {
   }
   [[nodiscard]] const Codec& codec() const { return *codec_.codec; }
 
+  // Bytes that rank 0's exchange has written where the chunk lives, those that were alike aside.
+  [[nodiscard]] std::size_t bytes_written() const {
+    const auto place = std::span<const std::byte>(team_[0]->place.bytes());
+    return place.size() - static_cast<std::size_t>(std::ranges::count(place, found));
+  }
+
   bool in_place = false;
+  std::byte found{};  // what an exchange finds in its memory
   std::uint64_t key = 11;
   std::vector<Floats> means;  // by rank, of the last step
   // What a group keeps, by rank.
@@ -151,6 +159,7 @@ class Crew {
     codec_.codec->begin(chunk, measuring);
     worker.host = AlignedBuffer(measuring.host_used());
     worker.place = AlignedBuffer(measuring.place_used());
+    std::ranges::fill(worker.place.bytes(), found);
   }
 
   // What rank 0 says in the end.

@@ -1,0 +1,26 @@
+// Whether the files a command is told to write are different ones.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace sluice::cli {
+
+// Whether a command writes a file of this name into its folder.
+using WritesName = bool (*)(std::string_view name);
+
+struct NamedOutput {
+  std::string option;  // such as --json
+  std::string path;
+  WritesName writes = nullptr;  // of a folder; null: a file
+};
+
+// Refuses two names of one file, however they are spelled, and a name of the file that standard
+// output or standard error goes to. Devices and pipes may be named twice: what is written to them
+// comes one after the other. "-" is standard output.
+Verdict check_outputs(std::span<const NamedOutput> outputs);
+
+}  // namespace sluice::cli

@@ -1,0 +1,64 @@
+// A file that a command writes. Every write is checked: what could not be written ends in a Problem
+// that names the file and the system's reason.
+//
+// A regular file is written beside its place under another name and renamed at the end, so it is
+// there whole or not at all, and one that was there before stays on failure. Through a symbolic
+// link it is the link's target that is replaced. Devices, pipes and open descriptors (/dev/stdout,
+// /dev/fd/3) are written to as they are.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::cli {
+
+// The open descriptor that such a name stands for: /dev/stdout, /dev/stderr, /dev/fd/N,
+// /proc/self/fd/N.
+std::optional<int> descriptor_named(const std::string& path);
+
+// Follows symbolic links, also to what does not exist yet.
+std::string without_links(std::string path);
+
+// All of it, or false with errno set.
+[[nodiscard]] bool write_all(int descriptor, std::span<const std::byte> bytes);
+
+class OutputFile {
+ public:
+  // To be replaced as a whole by finish().
+  static Checked<OutputFile> create(const std::string& path);
+  // Adds to the file's end, without another name.
+  static Checked<OutputFile> append(const std::string& path);
+
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  // Without finish(): leaves nothing but what was there before, or was appended.
+  ~OutputFile();
+
+  // Collects small pieces. After a failure the rest is not written; finish() tells.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  Verdict finish();
+
+ private:
+  OutputFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  void flush();
+  bool note(bool is_good);
+
+  std::string path_;  // as the user has it, for problems
+  int descriptor_ = -1;
+  std::string beside_;  // the name until the end; empty: none
+  std::string target_;  // where it goes then
+  std::vector<std::byte> collected_;
+  int error_ = 0;  // the first
+};
+
+// Writes whole or not at all.
+Verdict write_file(const std::string& path, std::string_view text);
+
+}  // namespace sluice::cli
