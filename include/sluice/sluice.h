@@ -32,7 +32,8 @@ typedef enum sluice_code {
   SLUICE_MALFORMED = 3,        /* bytes from outside do not parse; the message names the rank */
   SLUICE_MISMATCH = 4,         /* ranks disagree on what they reduce; the message names them */
   SLUICE_TIMEOUT = 5,          /* somebody is missing; the message names who */
-  SLUICE_UNAVAILABLE = 6       /* this build, machine or carrier cannot do it */
+  SLUICE_UNAVAILABLE = 6,      /* this build, machine or carrier cannot do it */
+  SLUICE_OUT_OF_MEMORY = 7     /* an allocation was refused; any function may return it */
 } sluice_code;
 
 /* The library's version, "0.1.0". Static storage. */

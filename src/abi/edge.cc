@@ -20,6 +20,7 @@ sluice_code code_of(Code code) {
     case Code::mismatch: return SLUICE_MISMATCH;
     case Code::timeout: return SLUICE_TIMEOUT;
     case Code::unavailable: return SLUICE_UNAVAILABLE;
+    case Code::out_of_memory: return SLUICE_OUT_OF_MEMORY;
     case Code::pending:
     case Code::lost:
     case Code::exhausted:
