@@ -17,7 +17,6 @@ namespace {
 using namespace sluice;  // NOLINT(google-build-using-namespace): the file is the C edge of it
 
 using sluice::abi::invalid;
-using sluice::abi::report;
 
 struct Request {
   std::string_view codec;
@@ -55,9 +54,8 @@ Verdict check_reduce(const char* codec, std::uint32_t workers, std::uint64_t cou
   if (count > std::uint64_t{1} << 40) {
     return invalid("count is " + std::to_string(count) + "; accepted: at most 2^40");
   }
-  if (gradients == nullptr || (mean == nullptr && count != 0)) {
-    return invalid("gradients or mean is NULL; accepted: arrays of count floats");
-  }
+  SLUICE_TRY(sluice::abi::check_pointers({{gradients, "gradients"}}));
+  SLUICE_TRY(sluice::abi::check_array(mean, count, "mean"));
   for (std::uint32_t rank = 0; rank < workers; ++rank) {
     if (gradients[rank] == nullptr && count != 0) {
       return invalid("gradients[" + std::to_string(rank) +
@@ -74,10 +72,14 @@ extern "C" {
 sluice_code sluice_reduce_local(const char* codec, uint32_t workers, uint64_t count,
                                 const float* const* gradients, uint64_t seed, uint64_t step,
                                 float* mean) {
-  const Verdict checked = check_reduce(codec, workers, count, gradients, mean);
-  if (!checked) return report(checked);
-  const Request request{codec, workers, count, {gradients, workers}, seed, step};
-  return report(reduce_local(request, {mean, static_cast<std::size_t>(count)}));
+  // Checked before it can overflow anything but this number of a message.
+  const sluice::abi::Task task{__func__, sizeof(float) * count * workers,
+                               "the means of all workers"};
+  return sluice::abi::call(task, [&]() -> Verdict {
+    SLUICE_TRY(check_reduce(codec, workers, count, gradients, mean));
+    const Request request{codec, workers, count, {gradients, workers}, seed, step};
+    return reduce_local(request, {mean, static_cast<std::size_t>(count)});
+  });
 }
 
 }  // extern "C"

@@ -33,8 +33,8 @@ struct ParcelOrder {
 
 struct ParcelReport {
   Stats stats;
-  std::uint64_t digest = 0;    // a sum over chunks: adds up over parcels in any order
-  std::uint64_t infinite = 0;  // coordinates of the means that are Inf or NaN
+  std::uint64_t digest = 0;         // a sum over chunks: adds up over parcels in any order
+  std::uint64_t infinite = 0;       // coordinates of the means that are Inf or NaN
   std::vector<TensorProbe> probes;  // of the tensors that the probe looked at
 };
 

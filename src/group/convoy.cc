@@ -41,9 +41,8 @@ Verdict Convoy::run(const ParcelOrder& order, std::span<const Job> jobs,
     if (!finished) return fail(finished.error(), {sequence_base_, 0});
     if (*finished) break;
     const auto left = deadline - std::chrono::steady_clock::now();
-    const Status waited = left.count() <= 0
-                              ? Status(Error{Code::timeout, 0, "parcel timed out"})
-                              : carrier_.wait(left);
+    const Status waited = left.count() <= 0 ? Status(Error{Code::timeout, 0, "parcel timed out"})
+                                            : carrier_.wait(left);
     if (!waited) return fail(waited.error(), member(sequence_base_).flight->ticket());
   }
   cargo_.unload();
@@ -84,6 +83,11 @@ Result<bool> Convoy::advance() {
     if (sequence_base_ == sequence_next_ && next_ == cargo_.count()) return true;
     if (!moved) return false;
   }
+}
+
+void Convoy::give_up() {
+  dead_ = true;
+  carrier_.abandon();
 }
 
 Problem Convoy::fail(const Error& error, const Ticket& ticket) {

@@ -21,6 +21,18 @@ std::uint64_t identity_of(std::string_view spec, const GroupOptions& options) {
   return digest;
 }
 
+// An id names all randomness of a tensor, and the tensor to the other ranks.
+Verdict check_ids(std::span<const Tensor> tensors) {
+  std::vector<std::uint64_t> ids;
+  ids.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) ids.push_back(tensor.id);
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return Nothing{};
+  return Problem{Code::invalid_argument,
+                 fmt::format("two tensors with id {:x}; accepted: different ids", *twice)};
+}
+
 Verdict check_tensors(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     if (tensor.rows > kTensorMax || (tensor.rows != 0 && tensor.cols > kTensorMax / tensor.rows)) {
@@ -62,15 +74,29 @@ Verdict Memory::add(std::span<const Tensor> tensors) {
   SLUICE_TRY(check_tensors(tensors));
   std::vector<Tensor> all = tensors_;
   all.insert(all.end(), tensors.begin(), tensors.end());
+  SLUICE_TRY(check_ids(all));
   SLUICE_TRY(codec_.accepts(all, options_.workers));
-  tensors_ = std::move(all);
+  // Where memory is refused in the middle, all is as it was.
+  struct Addition {
+    explicit Addition(Memory& of) : memory(of) {}
+    ~Addition() { memory.cut(memory.tensors_.size()); }
+    Memory& memory;
+  } addition(*this);
   for (const Tensor& tensor : tensors) {
     feedback_.add(tensor);
     before_.add(tensor);
     in_step_.push_back(0);
     states_.emplace_back(codec_.plan(tensor, options_.workers).state_size);
   }
+  tensors_ = std::move(all);
   return Nothing{};
+}
+
+void Memory::cut(std::size_t count) {
+  feedback_.cut(count);
+  before_.cut(count);
+  if (in_step_.size() > count) in_step_.resize(count);
+  if (states_.size() > count) states_.resize(count);
 }
 
 std::uint32_t Memory::chunk_count(const Tensor& tensor) const {

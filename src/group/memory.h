@@ -74,6 +74,9 @@ class Memory {
   Verdict load(std::span<const std::byte> saved);
 
  private:
+  // Forgets what tensors from this one on keep.
+  void cut(std::size_t count);
+
   GroupOptions options_;
   std::string spec_;
   const Codec& codec_;
