@@ -20,9 +20,9 @@
  * An object belongs to one thread at a time; a codec to any number. Objects may be freed in any
  * order, NULL too: what others still use is kept until they are freed.
  *
- * Structs that begin with `size` may grow in later versions. The caller sets it, by SLUICE_…_INIT or
- * as sizeof, in structs that are filled by a function, too; of those no more bytes are written. Other
- * structs never change.
+ * Structs that begin with `size` may grow in later versions. The caller sets it, by the struct's
+ * _INIT macro or as sizeof, in structs that are filled by a function, too: of those no more bytes
+ * are written. Other structs never change.
  */
 #ifndef SLUICE_SLUICE_H_
 #define SLUICE_SLUICE_H_
@@ -184,8 +184,8 @@ void sluice_group_free(sluice_group* group);
 sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                 size_t job_count);
 
-/* The same without blocking: start, then advance until *finished is 1, which it is without a step in
- * flight, too. Codes as above, but start leaves the group as it was. */
+/* The same without blocking: start, then advance until *finished is 1, as it is when no step is in
+ * flight. Codes as above, but start leaves the group as it was. */
 sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                size_t job_count);
 sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished);
@@ -213,8 +213,8 @@ sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* 
 void sluice_memory_free(sluice_memory* memory);
 
 /* More tensors, between steps, the same on every rank; they are numbered in this order, from 0.
- * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, an id that is there already, tensors the codec
- * refuses, a parcel or exchange in flight. */
+ * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, an id that is there already, tensors the
+ * codec refuses, a parcel or exchange in flight. */
 sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensors, size_t count);
 
 /* The codec's canonical SPEC, where options that follow the feedback ("auto") have their meaning.
@@ -297,8 +297,8 @@ typedef struct sluice_step {
 
 /* Codes of the functions below: SLUICE_INVALID_ARGUMENT: sizes that are not what sluice_step says,
  * or the functions out of order; nothing has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH: what
- * came from another rank is wrong; the parcel is abandoned then. SLUICE_FAILED, SLUICE_OUT_OF_MEMORY:
- * likewise. SLUICE_UNAVAILABLE: it was abandoned before. */
+ * came from another rank is wrong; the parcel is abandoned then. SLUICE_FAILED and
+ * SLUICE_OUT_OF_MEMORY: likewise. SLUICE_UNAVAILABLE: it was abandoned before. */
 sluice_code sluice_parcel_next(sluice_parcel* parcel, sluice_step* step);
 /* What goes to rank 0, 1, … back to back; size: the sum of send_sizes. */
 sluice_code sluice_parcel_pack(sluice_parcel* parcel, void* send, uint64_t size);
@@ -313,8 +313,8 @@ sluice_code sluice_parcel_spread(sluice_parcel* parcel, const void* gathered, ui
 sluice_code sluice_parcel_pack_lanes(sluice_parcel* parcel, int32_t* lanes, uint64_t count);
 sluice_code sluice_parcel_spread_lanes(sluice_parcel* parcel, const int32_t* lanes,
                                        uint64_t count);
-/* Gives up what is in flight: nothing of the jobs is touched any more. The parcel is of no use then;
- * without anything in flight nothing happens. */
+/* Gives up what is in flight: nothing of the jobs is touched any more, and the parcel is of no use.
+ * With nothing in flight nothing happens. */
 sluice_code sluice_parcel_abandon(sluice_parcel* parcel);
 
 /* Of the parcel that is in hand or just finished. */

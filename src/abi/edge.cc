@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <new>
-#include <stdexcept>
 
 namespace sluice::abi {
 namespace {
@@ -69,18 +68,12 @@ sluice_code report(const Verdict& verdict) noexcept {
   return SLUICE_OK;
 }
 
-sluice_code caught(const Task& task) noexcept {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {  // A container that would be larger than any memory.
-  } catch (const std::exception& error) {
-    keep_formatted("{}: {}", task.name, error.what());
-    return SLUICE_FAILED;
-  } catch (...) {
-    keep_formatted("{}: an exception of an unknown kind", task.name);
-    return SLUICE_FAILED;
-  }
+sluice_code report_exception(const Task& task, const char* what) noexcept {
+  keep_formatted("{}: {}", task.name, what);
+  return SLUICE_FAILED;
+}
+
+sluice_code report_no_memory(const Task& task) noexcept {
   if (task.bytes == 0) {
     keep_formatted("out of memory: in {}", task.name);
   } else {

@@ -4,14 +4,15 @@
 // which let no exception out, and checks here what the library asserts.
 #pragma once
 
-#include <cxxabi.h>
 #include <sluice/sluice.h>
 
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -77,19 +78,22 @@ struct Task {
   const char* what = "";    // they are for
 };
 
-// Inside a handler: the code and text of the exception in hand.
-sluice_code caught(const Task& task) noexcept;
+// Of an exception; told without memory.
+sluice_code report_no_memory(const Task& task) noexcept;
+sluice_code report_exception(const Task& task, const char* what) noexcept;
 
-// Runs the body of a C function, which gives a Verdict. A thread that is being cancelled goes on to
-// end: that is no error.
+// Runs the body of a C function, which gives a Verdict. All that can be thrown here is a
+// std::exception, from the standard library; a thread that is being cancelled is none, and ends.
 template <class Body>
 sluice_code call(const Task& task, const Body& body) {
   try {
     return report(Verdict(body()));
-  } catch (const ::abi::__forced_unwind&) {
-    throw;
-  } catch (...) {
-    return caught(task);
+  } catch (const std::bad_alloc&) {
+    return report_no_memory(task);
+  } catch (const std::length_error&) {  // A container that would be larger than any memory.
+    return report_no_memory(task);
+  } catch (const std::exception& error) {
+    return report_exception(task, error.what());
   }
 }
 
@@ -98,9 +102,7 @@ template <class Value, class Body>
 Value value(Value otherwise, const Body& body) {
   try {
     return body();
-  } catch (const ::abi::__forced_unwind&) {
-    throw;
-  } catch (...) {
+  } catch (const std::exception&) {
     return otherwise;
   }
 }

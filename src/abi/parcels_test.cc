@@ -194,7 +194,7 @@ TEST_F(OneWorker, CallsOutOfOrderAndWrongSizesAreRefused) {
   refused(sluice_parcel_pack_lanes(parcel_, &lane, 1), "out of order");
   refused(sluice_parcel_spread_lanes(parcel_, &lane, 1), "out of order");
   sluice_parcel_abandon(parcel_);
-  EXPECT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_UNAVAILABLE);
 }
 
 TEST_F(OneWorker, SparseJobsTakeTheCodecThatTheOptionsName) {

@@ -29,6 +29,9 @@ struct Request {
 
 Verdict reduce_local(const Request& request, std::span<float> mean) {
   SLUICE_TRY_ASSIGN(const NamedCodec codec, make_codec(request.codec));
+  // All workers read their gradients to the end: only then may the mean be one of them. At once, so
+  // that what is too much is refused before any of it is touched.
+  std::vector<float> means(request.workers * request.count);
   FleetOptions options;
   options.carrier = &local::kInfo;
   options.group.workers = request.workers;
@@ -36,12 +39,12 @@ Verdict reduce_local(const Request& request, std::span<float> mean) {
   options.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(request.workers));
   const Tensor tensor{0, 1, request.count};
   SLUICE_TRY_ASSIGN(const auto fleet, Fleet::make(options, codec, std::span(&tensor, 1)));
-  // All workers read their gradients to the end: only then may the mean be one of them.
-  std::vector<std::vector<float>> means(request.workers, std::vector<float>(request.count));
   SLUICE_TRY(fleet->step(request.step, [&](std::uint32_t rank) {
-    return std::vector<Job>{{0, {request.gradients[rank], request.count}, means[rank]}};
+    return std::vector<Job>{{0,
+                             {request.gradients[rank], request.count},
+                             std::span(means).subspan(rank * request.count, request.count)}};
   }));
-  std::copy(means[0].begin(), means[0].end(), mean.begin());
+  std::copy_n(means.begin(), request.count, mean.begin());
   return Nothing{};
 }
 

@@ -84,11 +84,12 @@ Verdict Cargo::check() const {
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     const Job& job = jobs_[i];
     if (job.tensor == kSparseTensor && sparse_ == nullptr) {
-      return invalid(fmt::format("job {}: sparse; accepted: with a codec for those", i));
+      return invalid(fmt::format("job {}: a sparse job; accepted: with a codec for those", i));
     }
     if (!is_loose(job) && job.tensor >= memory_.tensors().size()) {
-      return invalid(fmt::format("job {}: tensor {}; accepted: below {}, or exact, or sparse", i,
-                                 job.tensor, memory_.tensors().size()));
+      return invalid(
+          fmt::format("job {} does not fit: tensor {}; accepted: below {}, or exact, or sparse", i,
+                      job.tensor, memory_.tensors().size()));
     }
     if (job.gradient.size() != tensor_of(job).count() || job.mean.size() != job.gradient.size()) {
       return invalid(misfit(i, job, tensor_of(job)));
@@ -193,6 +194,12 @@ Chunk Cargo::chunk(std::size_t index) {
 
 std::uint64_t Cargo::digest(const Chunk& chunk) const {
   return mix(memory_.digest(chunk), order_.sequence);
+}
+
+Subject Cargo::subject(const Chunk& chunk) const {
+  Subject subject = memory_.subject(chunk, order_.step);
+  subject.parcel = order_.sequence;
+  return subject;
 }
 
 void Cargo::arrived(const Chunk& chunk) {

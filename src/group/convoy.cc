@@ -55,9 +55,10 @@ Result<bool> Convoy::admit() {
   while (next_ < cargo_.count() && sequence_next_ < sequence_base_ + members_.size()) {
     Member& one = member(sequence_next_);
     one.chunk = cargo_.chunk(next_);
-    SLUICE_TRY(one.flight->begin(cargo_.codec(next_), one.chunk,
-                                 {sequence_next_, cargo_.digest(one.chunk)}, carrier_,
-                                 cargo_.report().stats));
+    SLUICE_TRY(
+        one.flight->begin(cargo_.codec(next_), one.chunk,
+                          {sequence_next_, cargo_.digest(one.chunk), cargo_.subject(one.chunk)},
+                          carrier_, cargo_.report().stats));
     ++next_;
     ++sequence_next_;
     if (!one.flight->busy()) cargo_.arrived(one.chunk);
@@ -95,10 +96,10 @@ Problem Convoy::fail(const Error& error, const Ticket& ticket) {
   const std::string cause = carrier_.explain(ticket);
   carrier_.abandon();
   const GroupOptions& options = cargo_.memory().options();
-  return {error.code,
-          fmt::format("step {}, parcel {}, worker {} of {}: {} ({}){}{}", cargo_.order().step,
-                      cargo_.order().sequence, options.rank, options.workers, error.what,
-                      name_of(error.code), cause.empty() ? "" : ": ", cause)};
+  return {error.code, fmt::format("step {}, parcel {}, worker {} of {}, codec {}: {} ({}){}{}",
+                                  cargo_.order().step, cargo_.order().sequence, options.rank,
+                                  options.workers, cargo_.memory().spec(), error.what,
+                                  name_of(error.code), cause.empty() ? "" : ": ", cause)};
 }
 
 }  // namespace sluice

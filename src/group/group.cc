@@ -58,9 +58,9 @@ Status Group::start(std::uint64_t step, std::span<const Job> jobs) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
     if (job.tensor >= in_step_.size()) {
-      return refuse(
-          fmt::format("job {}: tensor {}; accepted: below {}", i, job.tensor, in_step_.size()),
-          "group: a job of a tensor that is not there");
+      return refuse(fmt::format("job {} does not fit: tensor {}; accepted: below {}", i, job.tensor,
+                                in_step_.size()),
+                    "group: a job of a tensor that is not there");
     }
     if (job.gradient.size() != tensor_of(job).count() || job.mean.size() != job.gradient.size()) {
       return refuse(misfit(i, job, tensor_of(job)), "group: a job does not fit its tensor");
@@ -109,7 +109,7 @@ Result<Nothing> Group::launch(Flight& flight) {
   const Chunk chunk =
       memory_->chunk(step_, job.tensor, offset_next_, job.gradient.subspan(offset_next_, count),
                      job.mean.subspan(offset_next_, count), tally_);
-  const Ticket ticket{sequence_next_, memory_->digest(chunk)};
+  const Ticket ticket{sequence_next_, memory_->digest(chunk), memory_->subject(chunk, step_)};
   ++sequence_next_;
   offset_next_ += count;
   const Status begun = flight.begin(memory_->codec(), chunk, ticket, carrier_, stats_);
@@ -169,9 +169,9 @@ Error Group::fail(const Error& error, const Ticket& ticket) {
   dead_ = true;
   running_ = false;
   const std::string cause = carrier_.explain(ticket);
-  explanation_ = fmt::format("step {}, exchange {}, worker {} of {}: {} ({}){}{}", step_,
-                             ticket.sequence, options().rank, options().workers, error.what,
-                             name_of(error.code), cause.empty() ? "" : ": ", cause);
+  explanation_ = fmt::format("step {}, exchange {}, worker {} of {}, codec {}: {} ({}){}{}", step_,
+                             ticket.sequence, options().rank, options().workers, memory_->spec(),
+                             error.what, name_of(error.code), cause.empty() ? "" : ": ", cause);
   carrier_.abandon();
   return error;
 }

@@ -15,10 +15,13 @@ namespace {
 
 constexpr std::uint64_t kTensorMax = std::uint64_t{1} << 40;  // coordinates
 
-std::uint64_t identity_of(std::string_view spec, const GroupOptions& options) {
-  std::uint64_t digest = mix(options.workers, options.chunk_count);
-  for (const char c : spec) digest = mix(digest, static_cast<unsigned char>(c));
+std::uint64_t digest_of(std::string_view text, std::uint64_t digest) {
+  for (const char c : text) digest = mix(digest, static_cast<unsigned char>(c));
   return digest;
+}
+
+std::uint64_t identity_of(std::string_view spec, const GroupOptions& options) {
+  return digest_of(spec, mix(options.workers, options.chunk_count));
 }
 
 // An id names all randomness of a tensor, and the tensor to the other ranks.
@@ -62,6 +65,7 @@ Memory::Memory(Token, const GroupOptions& options, std::string_view spec, const 
       spec_(spec),
       codec_(codec),
       identity_(identity_of(spec, options)),
+      codec_name_(static_cast<std::uint32_t>(digest_of(spec, 0) >> 32)),
       feedback_(options.feedback),
       before_(options.keep_before ? options.feedback : FeedbackKind::none) {
   const Traits traits = codec.traits(options.workers);
@@ -129,6 +133,16 @@ Chunk Memory::chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset
 
 std::uint64_t Memory::digest(const Chunk& chunk) const {
   return mix(mix(mix(identity_, chunk.key), chunk.piece.offset), chunk.piece.count);
+}
+
+Subject Memory::subject(const Chunk& chunk, std::uint64_t step) const {
+  return {.step = step,
+          .seed = options_.seed,
+          .tensor = chunk.piece.tensor.id,
+          .offset = chunk.piece.offset,
+          .count = chunk.piece.count,
+          .chunk = options_.chunk_count,
+          .codec = codec_name_};
 }
 
 void Memory::count(std::span<const std::uint64_t> tally) {

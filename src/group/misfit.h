@@ -12,7 +12,8 @@ namespace sluice {
 template <class Job>
 std::string misfit(std::size_t index, const Job& job, const Tensor& tensor) {
   return fmt::format(
-      "job {}: {} coordinates of gradient and {} of mean for tensor {} (id {:x}); accepted: {}, "
+      "job {} does not fit: {} coordinates of gradient and {} of mean for tensor {} (id {:x}); "
+      "accepted: {}, "
       "which is {} x {}",
       index, job.gradient.size(), job.mean.size(), job.tensor, tensor.id, tensor.count(),
       tensor.rows, tensor.cols);

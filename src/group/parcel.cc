@@ -60,7 +60,8 @@ Status Parcel::launch() {
     Member& member = members_[i];
     member.chunk = cargo_.chunk(i);
     Arena arena(host, place);
-    SLUICE_TRY(member.flight.begin(cargo_.codec(i), member.chunk, {i, cargo_.digest(member.chunk)},
+    SLUICE_TRY(member.flight.begin(cargo_.codec(i), member.chunk,
+                                   {i, cargo_.digest(member.chunk), cargo_.subject(member.chunk)},
                                    fusion_, cargo_.report().stats, arena));
     host = host.subspan(round_up(arena.host_used(), kAlignment));
     place = place.subspan(round_up(arena.place_used(), kAlignment));
@@ -96,9 +97,10 @@ void Parcel::abandon() {
 std::string Parcel::explain(const Error& error) {
   const std::string cause = fusion_.explain({0, 0});
   const GroupOptions& options = cargo_.memory().options();
-  return fmt::format("step {}, parcel {}, worker {} of {}: {} ({}){}{}", cargo_.order().step,
-                     cargo_.order().sequence, options.rank, options.workers, error.what,
-                     name_of(error.code), cause.empty() ? "" : ": ", cause);
+  return fmt::format("step {}, parcel {}, worker {} of {}, codec {}: {} ({}){}{}",
+                     cargo_.order().step, cargo_.order().sequence, options.rank, options.workers,
+                     cargo_.memory().spec(), error.what, name_of(error.code),
+                     cause.empty() ? "" : ": ", cause);
 }
 
 }  // namespace sluice

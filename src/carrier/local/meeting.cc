@@ -102,11 +102,14 @@ Status Meeting::agree() {
     const Posted& other = posted_[rank];
     if (other.ticket.sequence != first.ticket.sequence ||
         other.ticket.digest != first.ticket.digest || other.rounds.size() != first.rounds.size()) {
+      const std::string what = difference(first.ticket.subject, "worker 0", other.ticket.subject,
+                                          fmt::format("worker {}", rank));
       complaint_ = fmt::format(
           "worker 0 is at exchange {} ({:016x}, {} rounds) and worker {} at exchange {} ({:016x}, "
-          "{} rounds): they do not reduce the same tensor, chunk, step or codec",
+          "{} rounds): they do not reduce the same {}",
           first.ticket.sequence, first.ticket.digest, first.rounds.size(), rank,
-          other.ticket.sequence, other.ticket.digest, other.rounds.size());
+          other.ticket.sequence, other.ticket.digest, other.rounds.size(),
+          what.empty() ? "tensor, chunk, step or codec" : what);
       return Error{Code::mismatch, 0, "workers disagree on the exchange"};
     }
     for (std::size_t i = 0; i < first.rounds.size(); ++i) {
