@@ -37,7 +37,8 @@ class Job(c.Structure):
 
 class Order(Sized):
     _fields_ = [("size", c.c_size_t), ("step", c.c_uint64), ("sequence", c.c_uint64),
-                ("part", c.c_uint32), ("parts", c.c_uint32), ("digest", c.c_uint32), ("probe", c.c_uint32)]
+                ("part", c.c_uint32), ("parts", c.c_uint32), ("digest", c.c_uint32),
+                ("probe", c.c_uint32)]
 
 
 class Step(Sized):
