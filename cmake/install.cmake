@@ -32,6 +32,12 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/sluice-config.cmake.in
   ${PROJECT_BINARY_DIR}/sluice-config.cmake INSTALL_DESTINATION ${SLUICE_PACKAGE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluice-config-version.cmake
   COMPATIBILITY SameMinorVersion)
+# For those who do not use CMake. The prefix follows from where the file lies.
+file(RELATIVE_PATH SLUICE_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" SLUICE_PC_PREFIX "${SLUICE_PC_PREFIX}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/sluice.pc.in ${PROJECT_BINARY_DIR}/sluice.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/sluice.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        COMPONENT development)
 install(FILES ${PROJECT_BINARY_DIR}/sluice-config.cmake
               ${PROJECT_BINARY_DIR}/sluice-config-version.cmake
         DESTINATION ${SLUICE_PACKAGE_DIR} COMPONENT development)

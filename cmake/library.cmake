@@ -80,6 +80,15 @@ target_link_libraries(sluice PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 target_include_directories(sluice PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                          $<INSTALL_INTERFACE:include>)
 
+# The number in libsluice.so.N is the header's: a program finds the library it was compiled for.
+set(SLUICE_HEADER ${PROJECT_SOURCE_DIR}/include/sluice/sluice.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SLUICE_HEADER})
+file(STRINGS ${SLUICE_HEADER} SLUICE_ABI_LINE REGEX "^#define SLUICE_ABI_VERSION [0-9]+$")
+if(NOT SLUICE_ABI_LINE MATCHES "^#define SLUICE_ABI_VERSION ([0-9]+)$")
+  message(FATAL_ERROR "${SLUICE_HEADER} does not define SLUICE_ABI_VERSION as a number")
+endif()
+set(SLUICE_ABI_VERSION ${CMAKE_MATCH_1})
+
 if(SLUICE_SHARED)
   add_library(sluice_shared SHARED $<TARGET_OBJECTS:sluice_objects>)
   add_library(sluice::shared ALIAS sluice_shared)
@@ -94,6 +103,6 @@ if(SLUICE_SHARED)
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
   set_target_properties(sluice_shared PROPERTIES
     OUTPUT_NAME sluice EXPORT_NAME shared LINKER_LANGUAGE CXX
-    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    VERSION ${SLUICE_ABI_VERSION}.${PROJECT_VERSION} SOVERSION ${SLUICE_ABI_VERSION}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 endif()

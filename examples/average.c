@@ -49,8 +49,7 @@ int main(int argc, char** argv) {
   check(sluice_codec_make("tide:bits=4", &codec));
   const size_t here = sluice_world_here(world, &ranks);
   for (size_t i = 0; i < here; ++i) {
-    sluice_options options = {0};
-    options.size = sizeof options;
+    sluice_options options = SLUICE_OPTIONS_INIT;
     options.rank = ranks[i];
     options.workers = sluice_world_workers(world);
     options.feedback = "ef";
@@ -64,8 +63,8 @@ int main(int argc, char** argv) {
     reduce(groups, here, step, gradients);
   }
 
-  sluice_stats stats;
-  sluice_group_stats(groups[0], &stats);
+  sluice_stats stats = SLUICE_STATS_INIT;
+  check(sluice_group_stats(groups[0], &stats));
   double mean = 0; /* of all coordinates: codes are noisy one by one */
   for (size_t j = 0; j < kCount; ++j) mean += gradients[0][j] / (double)kCount;
   printf("rank %u of %u: mean %.2f, %.1f bits up and %.1f down per coordinate\n",

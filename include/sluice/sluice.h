@@ -9,9 +9,20 @@
  *   sluice_exchange        one chunk's trip as bare rounds, for callers that reduce them themselves
  *
  * Functions return SLUICE_OK or another sluice_code, each listed at the function; the text of the
- * calling thread's last error is sluice_last_error(). Outputs are written only on success. Pointers
- * to objects may not be NULL unless a function says so, except for the free functions.
- * An object belongs to one thread at a time; a codec to any number.
+ * calling thread's last error is sluice_last_error(). Outputs are written only on success.
+ *
+ * Whatever is handed over, and when memory runs out, a function returns: nothing is thrown and the
+ * process is not ended. Every function may return SLUICE_OUT_OF_MEMORY; objects are then as they
+ * were, or dead where a function says that errors kill them. A NULL that a function does not allow
+ * is SLUICE_INVALID_ARGUMENT, with the argument's name; functions that return something else return
+ * 0 or NULL then, or do nothing. Numbers and pointers that are not NULL must be true, of course.
+ *
+ * An object belongs to one thread at a time; a codec to any number. Objects may be freed in any
+ * order, NULL too: what others still use is kept until they are freed.
+ *
+ * Structs that begin with `size` may grow in later versions. The caller sets it, by the struct's
+ * _INIT macro or as sizeof, in structs that are filled by a function, too: of those no more bytes
+ * are written. Other structs never change.
  */
 #ifndef SLUICE_SLUICE_H_
 #define SLUICE_SLUICE_H_
@@ -23,7 +34,8 @@
 extern "C" {
 #endif
 
-#define SLUICE_ABI_VERSION 5
+/* The number of libsluice.so, too: programs that were linked with another one do not load it. */
+#define SLUICE_ABI_VERSION 6
 
 typedef enum sluice_code {
   SLUICE_OK = 0,
@@ -32,7 +44,8 @@ typedef enum sluice_code {
   SLUICE_MALFORMED = 3,        /* bytes from outside do not parse; the message names the rank */
   SLUICE_MISMATCH = 4,         /* ranks disagree on what they reduce; the message names them */
   SLUICE_TIMEOUT = 5,          /* somebody is missing; the message names who */
-  SLUICE_UNAVAILABLE = 6       /* this build, machine or carrier cannot do it */
+  SLUICE_UNAVAILABLE = 6,      /* this build, machine or carrier cannot do it */
+  SLUICE_OUT_OF_MEMORY = 7     /* an allocation was refused; any function may return it */
 } sluice_code;
 
 /* The library's version, "0.1.0". Static storage. */
@@ -72,16 +85,17 @@ sluice_code sluice_reduce_local(const char* codec, uint32_t workers, uint64_t co
 typedef struct sluice_codec sluice_codec;
 
 typedef struct sluice_traits {
+  size_t size;          /* sizeof(sluice_traits) */
   uint32_t homomorphic; /* values are summed by exact integer rounds, never decoded on the way */
   uint32_t lossless;
   uint32_t unbiased;
   uint32_t quorum;   /* right with any set of contributors */
   uint32_t feedback; /* 0: error feedback would diverge or lose something and is refused */
 } sluice_traits;
+#define SLUICE_TRAITS_INIT {sizeof(sluice_traits), 0, 0, 0, 0, 0}
 
 /* A codec from its SPEC. SLUICE_INVALID_ARGUMENT: unknown name, option or value. */
 sluice_code sluice_codec_make(const char* spec, sluice_codec** codec);
-/* After everything made with it. NULL is fine. */
 void sluice_codec_free(sluice_codec* codec);
 /* The canonical SPEC: name, then the options that are not at their default. Lives as the codec. */
 const char* sluice_codec_spec(const sluice_codec* codec);
@@ -91,7 +105,7 @@ sluice_code sluice_codec_traits(const sluice_codec* codec, uint32_t workers, slu
 /* ---- Options and figures shared by groups and memories ------------------------------------ */
 
 typedef struct sluice_options {
-  size_t size;          /* sizeof(sluice_options), so that later versions can add fields */
+  size_t size;          /* sizeof(sluice_options) */
   uint32_t rank;        /* of this worker */
   uint32_t workers;     /* 1 to 4096 */
   uint64_t seed;        /* of all randomness, the same on every rank */
@@ -102,9 +116,10 @@ typedef struct sluice_options {
   uint32_t keep_before; /* 1: sluice_memory_undo_step works, for a copy of the residuals */
   const char* sparse;   /* of a memory: SPEC of the codec of SLUICE_SPARSE jobs; NULL: lossless */
 } sluice_options;
+#define SLUICE_OPTIONS_INIT {sizeof(sluice_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* One parameter's gradient. The id survives bucket rebuilds and restarts and is the same on every
- * rank; two tensors of a job have different ids. */
+ * rank; two tensors of a group or memory have different ids. At most 2^40 coordinates. */
 typedef struct sluice_tensor {
   uint64_t id;
   uint64_t rows;
@@ -126,6 +141,7 @@ typedef struct sluice_job {
 } sluice_job;
 
 typedef struct sluice_stats {
+  size_t size; /* sizeof(sluice_stats) */
   uint64_t rounds;
   uint64_t bytes_up;   /* payload of rounds, as a codec sends it */
   uint64_t bytes_down;
@@ -133,6 +149,7 @@ typedef struct sluice_stats {
   double encode_seconds;
   double decode_seconds;
 } sluice_stats;
+#define SLUICE_STATS_INIT {sizeof(sluice_stats), 0, 0, 0, 0, 0, 0}
 
 /* ---- Groups: our carriers run the rounds -------------------------------------------------- */
 
@@ -145,7 +162,6 @@ typedef struct sluice_world sluice_world;
  */
 sluice_code sluice_world_make(const char* carrier, uint32_t workers, uint32_t window,
                               sluice_world** world);
-/* After its groups. NULL is fine. */
 void sluice_world_free(sluice_world* world);
 uint32_t sluice_world_workers(const sluice_world* world);
 /* Ranks that live here, ascending; `ranks` lives as the world. */
@@ -154,30 +170,33 @@ size_t sluice_world_here(const sluice_world* world, const uint32_t** ranks);
 typedef struct sluice_group sluice_group;
 
 /* One worker's group. options->workers must be the world's, options->rank one that is here.
- * SLUICE_INVALID_ARGUMENT: that, a codec that refuses the tensors or feedback. */
+ * SLUICE_INVALID_ARGUMENT: that, a codec that refuses the tensors or feedback, an id twice. */
 sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
                               const sluice_options* options, const sluice_tensor* tensors,
                               size_t tensor_count, sluice_group** group);
 void sluice_group_free(sluice_group* group);
 
 /* Averages the jobs of a step; blocks. Every rank hands over the same tensors in the same order.
- * SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor. SLUICE_TIMEOUT, SLUICE_MISMATCH,
- * SLUICE_MALFORMED, SLUICE_FAILED: the group is dead then; chunks that were done keep their effect,
- * the others have none. */
+ * SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor, a tensor twice, a step in flight.
+ * SLUICE_TIMEOUT, SLUICE_MISMATCH, SLUICE_MALFORMED, SLUICE_FAILED, SLUICE_OUT_OF_MEMORY: the group
+ * is dead then; chunks that were done keep their effect, the others have none. SLUICE_UNAVAILABLE:
+ * the group is dead. */
 sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                 size_t job_count);
 
-/* The same without blocking: start, then advance until *finished is 1. Codes as above. */
+/* The same without blocking: start, then advance until *finished is 1, as it is when no step is in
+ * flight. Codes as above, but start leaves the group as it was. */
 sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                size_t job_count);
 sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished);
 
-void sluice_group_stats(const sluice_group* group, sluice_stats* stats);
+sluice_code sluice_group_stats(const sluice_group* group, sluice_stats* stats);
 
 /* Codec state, model state and residuals, between steps. sluice_group_save writes at most
  * `capacity` bytes and sets *size to what is needed: call it with capacity 0 and NULL first.
- * Load: SLUICE_MALFORMED (damaged bytes), SLUICE_MISMATCH (another codec, rank, worker count or
- * list of tensors); nothing has changed then. */
+ * SLUICE_INVALID_ARGUMENT: too little capacity (*size is set), a step in flight. Load:
+ * SLUICE_MALFORMED (damaged bytes), SLUICE_MISMATCH (another codec, feedback, rank, worker count or
+ * list of tensors; the message has both); nothing has changed then. */
 sluice_code sluice_group_save(const sluice_group* group, void* bytes, size_t capacity,
                               size_t* size);
 sluice_code sluice_group_load(sluice_group* group, const void* bytes, size_t size);
@@ -191,11 +210,11 @@ typedef struct sluice_memory sluice_memory;
  * that refuses feedback, a codec for sparse jobs that is unknown or keeps memory of a model. */
 sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* options,
                                sluice_memory** memory);
-/* After its parcels. NULL is fine. */
 void sluice_memory_free(sluice_memory* memory);
 
 /* More tensors, between steps, the same on every rank; they are numbered in this order, from 0.
- * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, or tensors the codec refuses. */
+ * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, an id that is there already, tensors the
+ * codec refuses, a parcel or exchange in flight. */
 sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensors, size_t count);
 
 /* The codec's canonical SPEC, where options that follow the feedback ("auto") have their meaning.
@@ -212,12 +231,12 @@ sluice_code sluice_memory_residual(sluice_memory* memory, uint32_t tensor, float
                                    uint64_t* count);
 sluice_code sluice_memory_state(sluice_memory* memory, uint32_t tensor, void** state,
                                 size_t* size);
-void sluice_memory_model(sluice_memory* memory, void** model, size_t* size);
+sluice_code sluice_memory_model(sluice_memory* memory, void** model, size_t* size);
 
 /* After all parcels of a step, on every rank. Undo: the step's means were thrown away (a loss
  * scaler skipped it), so residuals become what they were before; SLUICE_INVALID_ARGUMENT without
- * options.keep_before. */
-void sluice_memory_end_step(sluice_memory* memory);
+ * options.keep_before, and of both with a parcel or exchange in flight. */
+sluice_code sluice_memory_end_step(sluice_memory* memory);
 sluice_code sluice_memory_undo_step(sluice_memory* memory);
 
 /* After a tensor's mean is there and before the step ends: the mean as half-width floats, and, with
@@ -236,6 +255,7 @@ sluice_code sluice_parcel_make(sluice_memory* memory, sluice_parcel** parcel);
 void sluice_parcel_free(sluice_parcel* parcel);
 
 typedef struct sluice_order {
+  size_t size;       /* sizeof(sluice_order) */
   uint64_t step;
   uint64_t sequence; /* of the parcel, over the whole job; the same on every rank */
   uint32_t part;     /* the jobs' chunks are laid end to end and divided into `parts`; … */
@@ -245,9 +265,12 @@ typedef struct sluice_order {
                         blocks of 256 coordinates then also travel exactly, to measure the error:
                         of every tensor one of 32, at least one; they take turns by the number */
 } sluice_order;
+/* One part, no digest, no probe. */
+#define SLUICE_ORDER_INIT {sizeof(sluice_order), 0, 0, 0, 1, 0, 0}
 
 /* Encodes the first step. The jobs' memory stays put until the parcel is finished or abandoned.
- * SLUICE_INVALID_ARGUMENT: a parcel in flight, a job that does not fit its tensor. */
+ * SLUICE_INVALID_ARGUMENT: a parcel in flight, a job that does not fit its tensor, a tensor twice;
+ * nothing has changed then. Other codes as below. */
 sluice_code sluice_parcel_begin(sluice_parcel* parcel, const sluice_order* order,
                                 const sluice_job* jobs, size_t job_count);
 
@@ -261,6 +284,7 @@ typedef enum sluice_collective {
 
 /* What the ranks do next. Arrays have an entry per rank and live until the next call. */
 typedef struct sluice_step {
+  size_t size;                   /* sizeof(sluice_step) */
   uint32_t collective;           /* a sluice_collective, the same on every rank */
   uint32_t receives_vary;        /* 1: ranks tell each other send_sizes first (an all-to-all) */
   uint32_t answers_vary;         /* 1: ranks tell each other the answer's size first */
@@ -269,10 +293,12 @@ typedef struct sluice_step {
   const uint64_t* answer_sizes;  /* bytes of each rank's answer, unless answers_vary */
   uint64_t lane_count;           /* of an all-reduce */
 } sluice_step;
+#define SLUICE_STEP_INIT {sizeof(sluice_step), 0, 0, 0, 0, 0, 0, 0}
 
 /* Codes of the functions below: SLUICE_INVALID_ARGUMENT: sizes that are not what sluice_step says,
- * or the functions out of order. SLUICE_MALFORMED, SLUICE_MISMATCH: what came from another rank is
- * wrong; the parcel is abandoned then. SLUICE_FAILED: anything else, likewise. */
+ * or the functions out of order; nothing has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH: what
+ * came from another rank is wrong; the parcel is abandoned then. SLUICE_FAILED and
+ * SLUICE_OUT_OF_MEMORY: likewise. SLUICE_UNAVAILABLE: it was abandoned before. */
 sluice_code sluice_parcel_next(sluice_parcel* parcel, sluice_step* step);
 /* What goes to rank 0, 1, … back to back; size: the sum of send_sizes. */
 sluice_code sluice_parcel_pack(sluice_parcel* parcel, void* send, uint64_t size);
@@ -287,16 +313,24 @@ sluice_code sluice_parcel_spread(sluice_parcel* parcel, const void* gathered, ui
 sluice_code sluice_parcel_pack_lanes(sluice_parcel* parcel, int32_t* lanes, uint64_t count);
 sluice_code sluice_parcel_spread_lanes(sluice_parcel* parcel, const int32_t* lanes,
                                        uint64_t count);
-/* Gives up what is in flight: nothing of the jobs is touched any more. */
-void sluice_parcel_abandon(sluice_parcel* parcel);
+/* Gives up what is in flight: nothing of the jobs is touched any more, and the parcel is of no use.
+ * With nothing in flight nothing happens. */
+sluice_code sluice_parcel_abandon(sluice_parcel* parcel);
 
 /* Of the parcel that is in hand or just finished. */
 typedef struct sluice_report {
-  sluice_stats stats;
+  size_t size;         /* sizeof(sluice_report) */
   uint64_t digest;     /* of the means; adds up over parcels modulo 2^64 */
   uint64_t infinite;   /* coordinates of the means that are Inf or NaN */
+  uint64_t rounds;     /* from here on as in sluice_stats, of this parcel */
+  uint64_t bytes_up;
+  uint64_t bytes_down;
+  uint64_t chunks;
+  double encode_seconds;
+  double decode_seconds;
 } sluice_report;
-void sluice_parcel_report(const sluice_parcel* parcel, sluice_report* report);
+#define SLUICE_REPORT_INIT {sizeof(sluice_report), 0, 0, 0, 0, 0, 0, 0, 0}
+sluice_code sluice_parcel_report(const sluice_parcel* parcel, sluice_report* report);
 
 /* What a probe found out about a tensor; all but `blocks` as estimates for the whole tensor. They
  * add up over parcels, and over probes: after 32 probes every block has had the same weight. */
@@ -322,7 +356,7 @@ typedef struct sluice_aggregator sluice_aggregator;
 sluice_code sluice_aggregator_start(const char* addresses, sluice_aggregator** aggregator);
 /* Where it listens, with the ports that were given, comma separated. Lives as long as it does. */
 const char* sluice_aggregator_addresses(const sluice_aggregator* aggregator);
-/* Ends it when the workers of all its jobs have left, or after `patience` seconds. NULL is fine. */
+/* Ends it when the workers of all its jobs have left, or after `patience` seconds. */
 void sluice_aggregator_free(sluice_aggregator* aggregator, double patience);
 
 /* One worker's end of a job at aggregators; rank and workers are the memory's. */
@@ -337,7 +371,7 @@ typedef struct sluice_port sluice_port;
  * another worker has died. */
 sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uint64_t job,
                              uint32_t window, double timeout, int bell, sluice_port** port);
-/* Leaves the job. Before its memory. NULL is fine. */
+/* Leaves the job. */
 void sluice_port_free(sluice_port* port);
 
 /* Averages a parcel; returns when all means are written. Ports of one memory may run on several
@@ -347,15 +381,17 @@ void sluice_port_free(sluice_port* port);
 sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
                             size_t job_count);
 /* Of the parcel that just finished. */
-void sluice_port_report(const sluice_port* port, sluice_report* report);
+sluice_code sluice_port_report(const sluice_port* port, sluice_report* report);
 size_t sluice_port_probes(const sluice_port* port, sluice_probe* probes, size_t capacity);
 
 typedef struct sluice_traffic {
+  size_t size;         /* sizeof(sluice_traffic) */
   uint64_t sent_bytes; /* of datagrams, without UDP and IP headers */
   uint64_t received_bytes;
   uint64_t retransmits; /* contributions that were sent again */
 } sluice_traffic;
-void sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic);
+#define SLUICE_TRAFFIC_INIT {sizeof(sluice_traffic), 0, 0, 0}
+sluice_code sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic);
 
 /* ---- Exchanges: bare rounds --------------------------------------------------------------- */
 

@@ -58,7 +58,7 @@ class Codec {
   }
   [[nodiscard]] std::string spec() const { return sluice_codec_spec(handle_.get()); }
   [[nodiscard]] sluice_traits traits(std::uint32_t workers) const {
-    sluice_traits traits{};
+    sluice_traits traits = SLUICE_TRAITS_INIT;
     check(sluice_codec_traits(handle_.get(), workers, &traits));
     return traits;
   }
@@ -112,8 +112,8 @@ class Group {
     check(sluice_group_reduce(handle_.get(), step, jobs.data(), jobs.size()));
   }
   [[nodiscard]] sluice_stats stats() const {
-    sluice_stats stats{};
-    sluice_group_stats(handle_.get(), &stats);
+    sluice_stats stats = SLUICE_STATS_INIT;
+    check(sluice_group_stats(handle_.get(), &stats));
     return stats;
   }
   [[nodiscard]] std::vector<std::byte> save() const {

@@ -9,10 +9,11 @@ import sys
 import threading
 from typing import Optional
 
-ABI_VERSION = 5  # SLUICE_ABI_VERSION of the sluice.h that this package is written for.
+ABI_VERSION = 6  # SLUICE_ABI_VERSION of the sluice.h that this package is written for.
 VARIABLE = "SLUICE_LIBRARY"
 OK = 0
 INVALID_ARGUMENT = 1
+OUT_OF_MEMORY = 7
 
 _lock = threading.Lock()
 _loaded: Optional[ctypes.CDLL] = None
@@ -59,9 +60,12 @@ def last_error() -> str:
 
 
 def check(code: int) -> None:
-    """Raises ValueError or RuntimeError with the library's message unless the code is SLUICE_OK."""
+    """Raises with the library's message unless the code is SLUICE_OK: ValueError for the caller's
+    mistake, MemoryError, or RuntimeError."""
     if code == INVALID_ARGUMENT:
         raise ValueError(last_error())
+    if code == OUT_OF_MEMORY:
+        raise MemoryError(last_error())
     if code != OK:
         raise RuntimeError(last_error() or f"sluice failed with code {code}")
 

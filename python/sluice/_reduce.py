@@ -39,6 +39,8 @@ def reduce(arrays: Iterable[Any], codec: str = "tide:bits=4", *, seed: int = 0,
         in host memory, an unknown codec or option.
     RuntimeError
         The reduction itself failed.
+    MemoryError
+        There is not enough memory, which takes as much again as all arrays.
     LibraryError
         libsluice.so is missing or of another version.
     """

@@ -12,6 +12,8 @@ namespace {
 
 using namespace sluice;  // NOLINT(google-build-using-namespace): the file is the C edge of it
 
+constexpr const char* kNoText = nullptr;
+
 // Null-terminated copies of a catalogue's names, made once.
 template <class Rows>
 const std::vector<std::string>& names_of(const Rows& rows) {
@@ -81,68 +83,95 @@ const char* sluice_version(void) { return SLUICE_VERSION; }
 
 uint32_t sluice_abi_version(void) { return SLUICE_ABI_VERSION; }
 
-sluice_code sluice_check_environment(void) { return abi::report(check_forced_level()); }
+sluice_code sluice_check_environment(void) {
+  return sluice::abi::call({__func__}, [] { return check_forced_level(); });
+}
 
-const char* sluice_kernel_level(void) { return name_of(kernel_level()).data(); }
+const char* sluice_kernel_level(void) {
+  return sluice::abi::value("scalar", [] { return name_of(kernel_level()).data(); });
+}
 
 size_t sluice_codec_count(void) { return kCodecs.size(); }
 
-const char* sluice_codec_name(size_t index) { return name_at(names_of(kCodecs), index); }
+const char* sluice_codec_name(size_t index) {
+  return sluice::abi::value(kNoText, [&] { return name_at(names_of(kCodecs), index); });
+}
 
 const char* sluice_codec_summary(size_t index) {
-  const CodecPage* const page = page_at(index);
-  return page == nullptr ? nullptr : page->summary();
+  return sluice::abi::value(kNoText, [&] {
+    const CodecPage* const page = page_at(index);
+    return page == nullptr ? kNoText : page->summary();
+  });
 }
 
 const sluice_codec_option* sluice_codec_options(size_t index, size_t* count) {
-  const CodecPage* const page = page_at(index);
-  *count = page == nullptr ? 0 : page->options().size();
-  return *count == 0 ? nullptr : page->options().data();
+  if (count == nullptr) return nullptr;
+  *count = 0;
+  const CodecPage* const none = nullptr;
+  const CodecPage* const page = sluice::abi::value(none, [&] { return page_at(index); });
+  if (page == nullptr || page->options().empty()) return nullptr;
+  *count = page->options().size();
+  return page->options().data();
 }
 
 size_t sluice_carrier_count(void) { return kCarriers.size(); }
 
-const char* sluice_carrier_name(size_t index) { return name_at(names_of(kCarriers), index); }
+const char* sluice_carrier_name(size_t index) {
+  return sluice::abi::value(kNoText, [&] { return name_at(names_of(kCarriers), index); });
+}
 
 sluice_code sluice_codec_make(const char* spec, sluice_codec** codec) {
-  if (spec == nullptr) return abi::report(abi::null("codec", "a codec SPEC"));
-  if (codec == nullptr) return abi::report(abi::null("the output", "a pointer to fill"));
-  Checked<NamedCodec> named = make_codec(spec);
-  if (!named) return abi::report(named.error());
-  *codec = std::make_unique<sluice_codec>(sluice_codec{std::move(*named)}).release();
-  return abi::report(Nothing{});
+  return sluice::abi::call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(sluice::abi::check_pointers({{spec, "spec"}, {codec, "codec"}}));
+    SLUICE_TRY_ASSIGN(NamedCodec named, make_codec(spec));
+    auto made = std::make_unique<sluice_codec>();
+    made->named = std::make_shared<const NamedCodec>(std::move(named));
+    *codec = made.release();
+    return Nothing{};
+  });
 }
 
 void sluice_codec_free(sluice_codec* codec) { std::unique_ptr<sluice_codec>{codec}; }
 
-const char* sluice_codec_spec(const sluice_codec* codec) { return codec->named.spec.c_str(); }
+const char* sluice_codec_spec(const sluice_codec* codec) {
+  return codec == nullptr ? nullptr : codec->named->spec.c_str();
+}
 
 sluice_code sluice_codec_traits(const sluice_codec* codec, uint32_t workers,
                                 sluice_traits* traits) {
-  if (workers < 1 || workers > kWorkersMax) {
-    return abi::report(
-        abi::invalid("workers is " + std::to_string(workers) + "; accepted: 1 to 4096"));
-  }
-  const Traits from = codec->named.codec->traits(workers);
-  *traits = {from.homomorphic, from.lossless, from.unbiased, from.quorum,
-             from.takes_feedback()};
-  return abi::report(Nothing{});
+  return sluice::abi::call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(sluice::abi::check_pointers({{codec, "codec"}}));
+    if (workers < 1 || workers > kWorkersMax) {
+      return sluice::abi::invalid("workers is " + std::to_string(workers) +
+                                  "; accepted: 1 to 4096");
+    }
+    const Traits from = codec->named->codec->traits(workers);
+    const sluice_traits shown{sizeof(sluice_traits), from.homomorphic, from.lossless,
+                              from.unbiased,         from.quorum,      from.takes_feedback()};
+    return sluice::abi::write_sized("traits", shown, traits);
+  });
 }
 
 sluice_code sluice_widen(const char* format, const void* from, uint64_t count, float* to) {
-  const Checked<floats::Format> parsed = abi::half_from(format);
-  if (!parsed) return abi::report(parsed.error());
-  const auto size = static_cast<std::size_t>(count);
-  floats::decode(*parsed, {static_cast<const std::byte*>(from), 2 * size}, {to, size});
-  return abi::report(Nothing{});
+  return sluice::abi::call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY_ASSIGN(const floats::Format parsed, sluice::abi::half_from(format));
+    SLUICE_TRY(sluice::abi::check_array(from, count, "from"));
+    SLUICE_TRY(sluice::abi::check_array(to, count, "to"));
+    const auto size = static_cast<std::size_t>(count);
+    floats::decode(parsed, {static_cast<const std::byte*>(from), 2 * size}, {to, size});
+    return Nothing{};
+  });
 }
 
 sluice_code sluice_shorten(const char* format, const float* from, uint64_t count, void* to) {
-  const Checked<floats::Format> parsed = abi::half_from(format);
-  if (!parsed) return abi::report(parsed.error());
-  const auto size = static_cast<std::size_t>(count);
-  floats::encode(*parsed, {from, size}, 1.0f, {static_cast<std::byte*>(to), 2 * size});
-  return abi::report(Nothing{});
+  return sluice::abi::call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY_ASSIGN(const floats::Format parsed, sluice::abi::half_from(format));
+    SLUICE_TRY(sluice::abi::check_array(from, count, "from"));
+    SLUICE_TRY(sluice::abi::check_array(to, count, "to"));
+    const auto size = static_cast<std::size_t>(count);
+    floats::encode(parsed, {from, size}, 1.0f, {static_cast<std::byte*>(to), 2 * size});
+    return Nothing{};
+  });
 }
 
 }  // extern "C"

@@ -3,14 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 namespace sluice::abi {
 namespace {
 
-thread_local std::string t_last_error;
+constexpr std::uint64_t kCoordinatesMax = std::uint64_t{1} << 40;
+// Of tensors and of jobs. A number that was never set is most likely beyond it.
+constexpr std::size_t kListMax = std::size_t{1} << 24;
 constexpr const char* kSparseSpec = "lossless";
+
+// A plain array, because errors are told when there is no memory left, too. Longer texts are cut.
+constinit thread_local std::array<char, 2048> t_last_error{};
+
+void keep_error(std::string_view text) noexcept {
+  std::size_t size = std::min(text.size(), t_last_error.size() - 1);
+  // Not in the middle of a character.
+  if (size < text.size()) {
+    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0u) == 0x80) --size;
+  }
+  std::copy_n(text.begin(), size, t_last_error.begin());
+  t_last_error[size] = '\0';
+}
 
 sluice_code code_of(Code code) {
   switch (code) {
@@ -20,6 +37,7 @@ sluice_code code_of(Code code) {
     case Code::mismatch: return SLUICE_MISMATCH;
     case Code::timeout: return SLUICE_TIMEOUT;
     case Code::unavailable: return SLUICE_UNAVAILABLE;
+    case Code::out_of_memory: return SLUICE_OUT_OF_MEMORY;
     case Code::pending:
     case Code::lost:
     case Code::exhausted:
@@ -28,44 +46,112 @@ sluice_code code_of(Code code) {
   return SLUICE_FAILED;
 }
 
+// Words without an allocation.
+template <class... Values>
+void keep_formatted(fmt::format_string<Values...> format, Values&&... values) noexcept {
+  std::array<char, 512> text;
+  const auto end =
+      fmt::format_to_n(text.data(), text.size(), format, std::forward<Values>(values)...);
+  keep_error({text.data(), std::min(end.size, text.size())});
+}
+
 }  // namespace
 
-sluice_code report(const Problem& problem) {
-  t_last_error = problem.message;
+sluice_code report(const Problem& problem) noexcept {
+  keep_error(problem.message);
   return code_of(problem.code);
 }
 
-sluice_code report(const Verdict& verdict) {
+sluice_code report(const Verdict& verdict) noexcept {
   if (!verdict) return report(verdict.error());
-  t_last_error.clear();
+  t_last_error[0] = '\0';
   return SLUICE_OK;
 }
 
-Problem null(const char* name, const char* accepted) {
-  return invalid(fmt::format("{} is NULL; accepted: {}", name, accepted));
+sluice_code report_exception(const Task& task, const char* what) noexcept {
+  keep_formatted("{}: {}", task.name, what);
+  return SLUICE_FAILED;
 }
 
-Checked<GroupOptions> options_from(const sluice_options* options) {
-  if (options == nullptr) return null("options", "a sluice_options with its size");
-  if (options->size != sizeof(sluice_options)) {
-    return invalid(fmt::format("options.size is {}; accepted: {}", options->size,
-                               sizeof(sluice_options)));
+sluice_code report_no_memory(const Task& task) noexcept {
+  if (task.bytes == 0) {
+    keep_formatted("out of memory: in {}", task.name);
+  } else {
+    keep_formatted("out of memory: {} bytes or more for {}, in {}", task.bytes, task.what,
+                   task.name);
   }
+  return SLUICE_OUT_OF_MEMORY;
+}
+
+Verdict check_pointers(std::initializer_list<Argument> arguments) {
+  for (const Argument& argument : arguments) {
+    if (argument.pointer == nullptr) {
+      return invalid(fmt::format("{} is NULL; accepted: a pointer", argument.name));
+    }
+  }
+  return Nothing{};
+}
+
+Verdict check_array(const void* pointer, std::uint64_t count, const char* name) {
+  if (count > kCoordinatesMax) {
+    return invalid(fmt::format("{} elements of {}; accepted: at most 2^40", count, name));
+  }
+  if (pointer == nullptr && count != 0) {
+    return invalid(fmt::format("{} is NULL; accepted: {} elements", name, count));
+  }
+  return Nothing{};
+}
+
+Verdict check_tensor(const Worker& worker, std::uint32_t tensor) {
+  const std::size_t count = worker.memory->tensors().size();
+  if (tensor < count) return Nothing{};
+  return invalid(fmt::format("tensor {}; accepted: below {}", tensor, count));
+}
+
+Verdict check_idle(const Worker& worker, const char* what) {
+  const std::uint32_t busy = worker.parcels_busy;
+  if (busy == 0) return Nothing{};
+  return invalid(
+      fmt::format("{} while {} parcels or exchanges are in flight; accepted: when all "
+                  "are finished, abandoned or freed",
+                  what, busy));
+}
+
+Verdict check_struct_size(const char* name, std::size_t given, std::size_t first,
+                          std::size_t known) {
+  if (given >= first && given <= kStructSizeMax) return Nothing{};
+  return invalid(fmt::format("{}.size is {}; accepted: sizeof, which is {} here and at least {}",
+                             name, given, known, first));
+}
+
+Verdict check_tail(const char* name, const void* whole, std::size_t given, std::size_t known) {
+  if (given <= known) return Nothing{};
+  const std::span tail(static_cast<const unsigned char*>(whole) + known, given - known);
+  if (std::all_of(tail.begin(), tail.end(), [](unsigned char byte) { return byte == 0; })) {
+    return Nothing{};
+  }
+  return invalid(
+      fmt::format("{}.size is {} and bytes beyond {} are set, which this version does "
+                  "not know; accepted: zeros there",
+                  name, given, known));
+}
+
+Checked<GroupOptions> options_from(const sluice_options& options) {
   GroupOptions made;
-  made.rank = options->rank;
-  made.workers = options->workers;
-  made.seed = options->seed;
-  if (options->chunk != 0) made.chunk_count = options->chunk;
-  if (options->window != 0) made.window = options->window;
-  made.keep_before = options->keep_before != 0;
-  if (options->feedback != nullptr) {
-    SLUICE_TRY_ASSIGN(made.feedback, parse_feedback(options->feedback));
+  made.rank = options.rank;
+  made.workers = options.workers;
+  made.seed = options.seed;
+  if (options.chunk != 0) made.chunk_count = options.chunk;
+  if (options.window != 0) made.window = options.window;
+  made.keep_before = options.keep_before != 0;
+  if (options.feedback != nullptr) {
+    SLUICE_TRY_ASSIGN(made.feedback, parse_feedback(options.feedback));
   }
-  if (!(options->timeout >= 0 && options->timeout <= 1e6)) {
-    return invalid(fmt::format("timeout of {} seconds; accepted: 0 to 1e6", options->timeout));
+  if (!(options.timeout >= 0 && options.timeout <= 1e6)) {
+    return invalid(fmt::format("timeout of {} seconds; accepted: 0 to 1e6", options.timeout));
   }
-  if (options->timeout > 0) {
-    made.timeout = std::chrono::nanoseconds(std::llround(options->timeout * 1e9));
+  if (options.timeout > 0) {
+    made.timeout = std::chrono::nanoseconds(std::llround(options.timeout * 1e9));
   }
   return made;
 }
@@ -85,16 +171,19 @@ Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options)
 }
 
 sluice_stats stats_from(const Stats& stats) {
-  return {stats.rounds, stats.bytes_up,       stats.bytes_down,
-          stats.chunks, stats.encode_seconds, stats.decode_seconds};
+  return {sizeof(sluice_stats), stats.rounds,         stats.bytes_up,      stats.bytes_down,
+          stats.chunks,         stats.encode_seconds, stats.decode_seconds};
 }
 
 sluice_report report_from(const ParcelReport& report) {
-  return {stats_from(report.stats), report.digest, report.infinite};
+  const Stats& stats = report.stats;
+  return {sizeof(sluice_report), report.digest,        report.infinite,
+          stats.rounds,          stats.bytes_up,       stats.bytes_down,
+          stats.chunks,          stats.encode_seconds, stats.decode_seconds};
 }
 
-std::size_t probes_from(const ParcelReport& report, std::span<sluice_probe> into) {
-  const std::size_t count = std::min(report.probes.size(), into.size());
+std::size_t probes_from(const ParcelReport& report, sluice_probe* into, std::size_t capacity) {
+  const std::size_t count = into == nullptr ? 0 : std::min(report.probes.size(), capacity);
   for (std::size_t i = 0; i < count; ++i) {
     const TensorProbe& probe = report.probes[i];
     into[i] = {probe.tensor, probe.blocks,       probe.live,
@@ -110,19 +199,47 @@ Checked<floats::Format> half_from(const char* format) {
   return invalid(fmt::format("format '{}'; accepted: bf16, fp16", text));
 }
 
-ParcelOrder order_from(const sluice_order& order) {
-  return {order.step,  order.sequence,    order.part,
-          order.parts, order.digest != 0, order.probe};
+Checked<ParcelOrder> order_from(const sluice_order* order) {
+  SLUICE_TRY_ASSIGN(const sluice_order known, read_sized("order", order));
+  return ParcelOrder{known.step,  known.sequence,    known.part,
+                     known.parts, known.digest != 0, known.probe};
+}
+
+Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count) {
+  if (count > kListMax) return invalid(fmt::format("{} tensors; accepted: at most 2^24", count));
+  SLUICE_TRY(check_array(tensors, count, "tensors"));
+  std::vector<Tensor> made;
+  made.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    made.push_back({tensors[i].id, tensors[i].rows, tensors[i].cols});
+  }
+  return made;
+}
+
+std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count) {
+  if (tensors == nullptr || count > kListMax) return 0;
+  double bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    bytes +=
+        sizeof(float) * static_cast<double>(tensors[i].rows) * static_cast<double>(tensors[i].cols);
+  }
+  return bytes < 0x1p63 ? static_cast<std::uint64_t>(bytes)
+                        : std::numeric_limits<std::uint64_t>::max();
 }
 
 Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count) {
-  if (jobs == nullptr && count != 0) return null("jobs", "an array of job_count jobs");
+  if (count > kListMax) return invalid(fmt::format("{} jobs; accepted: at most 2^24", count));
+  SLUICE_TRY(check_array(jobs, count, "jobs"));
   std::vector<Job> made;
+  made.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const sluice_job& job = jobs[i];
+    if (job.count > kCoordinatesMax) {
+      return invalid(fmt::format("jobs[{}].count is {}; accepted: at most 2^40", i, job.count));
+    }
     if (job.count != 0 && (job.gradient == nullptr || job.mean == nullptr)) {
-      return invalid(fmt::format("jobs[{}] has a NULL gradient or mean; accepted: {} floats each",
-                                 i, job.count));
+      return invalid(fmt::format("jobs[{}].{} is NULL; accepted: {} floats", i,
+                                 job.gradient == nullptr ? "gradient" : "mean", job.count));
     }
     const auto size = static_cast<std::size_t>(job.count);
     made.push_back({job.tensor, {job.gradient, size}, {job.mean, size}});
@@ -132,4 +249,4 @@ Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count) {
 
 }  // namespace sluice::abi
 
-extern "C" const char* sluice_last_error(void) { return sluice::abi::t_last_error.c_str(); }
+extern "C" const char* sluice_last_error(void) { return sluice::abi::t_last_error.data(); }

@@ -1,13 +1,22 @@
 // The edge between C and the library: error codes and texts, and what the opaque types are.
+//
+// Nothing that a C program hands over may end it: every C function goes through call() or value(),
+// which let no exception out, and checks here what the library asserts.
 #pragma once
 
 #include <sluice/sluice.h>
 
+#include <atomic>
+#include <cstring>
+#include <initializer_list>
 #include <memory>
+#include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "abi/sized.h"
 #include "base/result.h"
 #include "catalog/codecs.h"
 #include "group/cargo.h"
@@ -16,42 +25,116 @@
 #include "group/options.h"
 #include "kernels/floats/floats.h"
 
+namespace sluice::abi {
+
+// A worker's memory with all that it uses.
+struct Worker {
+  std::shared_ptr<const NamedCodec> codec;  // shared with the codec's handle
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Codec> sparse;                // of SLUICE_SPARSE jobs
+  std::atomic<std::uint32_t> parcels_busy = 0;  // and exchanges: what may not lose the memory
+};
+
+// Holds a worker's memory while something of it is in flight.
+class InFlight {
+ public:
+  InFlight() = default;
+  explicit InFlight(Worker& worker) : worker_(&worker) { ++worker.parcels_busy; }
+  InFlight(InFlight&& other) noexcept : worker_(std::exchange(other.worker_, nullptr)) {}
+  InFlight& operator=(InFlight&& other) noexcept {
+    std::swap(worker_, other.worker_);
+    return *this;
+  }
+  ~InFlight() {
+    if (worker_ != nullptr) --worker_->parcels_busy;
+  }
+
+ private:
+  Worker* worker_ = nullptr;
+};
+
+}  // namespace sluice::abi
+
+// Handles share what they stand for with what was made from them (a codec with groups and memories,
+// a memory with parcels, ports and exchanges), so that a program may free them in any order.
 struct sluice_codec {
-  sluice::NamedCodec named;
+  std::shared_ptr<const sluice::NamedCodec> named;
 };
 
 struct sluice_memory {
-  std::unique_ptr<sluice::Memory> memory;
-  std::unique_ptr<sluice::Codec> sparse;  // of SLUICE_SPARSE jobs
+  std::shared_ptr<sluice::abi::Worker> worker;
 };
 
 namespace sluice::abi {
 
 // Keeps the text for sluice_last_error() and gives the code; success clears the text.
-sluice_code report(const Verdict& verdict);
-sluice_code report(const Problem& problem);
+sluice_code report(const Verdict& verdict) noexcept;
+sluice_code report(const Problem& problem) noexcept;
+
+// What a C function is about, for the words when memory is refused.
+struct Task {
+  const char* name;         // of the function
+  std::uint64_t bytes = 0;  // it takes at least; 0: not known
+  const char* what = "";    // they are for
+};
+
+// Of an exception; told without memory.
+sluice_code report_no_memory(const Task& task) noexcept;
+sluice_code report_exception(const Task& task, const char* what) noexcept;
+
+// Runs the body of a C function, which gives a Verdict. All that can be thrown here is a
+// std::exception, from the standard library; a thread that is being cancelled is none, and ends.
+template <class Body>
+sluice_code call(const Task& task, const Body& body) {
+  try {
+    return report(Verdict(body()));
+  } catch (const std::bad_alloc&) {
+    return report_no_memory(task);
+  } catch (const std::length_error&) {  // A container that would be larger than any memory.
+    return report_no_memory(task);
+  } catch (const std::exception& error) {
+    return report_exception(task, error.what());
+  }
+}
+
+// The same of one that gives a value, and `otherwise` when it cannot.
+template <class Value, class Body>
+Value value(Value otherwise, const Body& body) {
+  try {
+    return body();
+  } catch (const std::exception&) {
+    return otherwise;
+  }
+}
 
 inline Problem invalid(std::string message) {
   return Problem{Code::invalid_argument, std::move(message)};
 }
-// "NAME is NULL; accepted: WHAT".
-Problem null(const char* name, const char* accepted);
 
-Checked<GroupOptions> options_from(const sluice_options* options);
+struct Argument {
+  const void* pointer;
+  const char* name;
+};
+// "NAME is NULL; accepted: a pointer" for the first that is.
+Verdict check_pointers(std::initializer_list<Argument> arguments);
+// An array of so many elements: NULL only if there are none, and no more than 2^40.
+Verdict check_array(const void* pointer, std::uint64_t count, const char* name);
+
+Verdict check_tensor(const Worker& worker, std::uint32_t tensor);
+// Refuses what would pull the memory from under parcels and exchanges.
+Verdict check_idle(const Worker& worker, const char* what);
+
+Checked<GroupOptions> options_from(const sluice_options& options);
 // The codec that the options name for sparse jobs.
 Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options);
 sluice_stats stats_from(const Stats& stats);
 sluice_report report_from(const ParcelReport& report);
-std::size_t probes_from(const ParcelReport& report, std::span<sluice_probe> into);
-ParcelOrder order_from(const sluice_order& order);
+std::size_t probes_from(const ParcelReport& report, sluice_probe* into, std::size_t capacity);
+Checked<ParcelOrder> order_from(const sluice_order* order);
 Checked<floats::Format> half_from(const char* format);
-inline std::vector<Tensor> tensors_from(const sluice_tensor* tensors, std::size_t count) {
-  std::vector<Tensor> made;
-  for (std::size_t i = 0; i < count; ++i) {
-    made.push_back({tensors[i].id, tensors[i].rows, tensors[i].cols});
-  }
-  return made;
-}
+Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count);
+// Coordinates of all tensors together, as bytes of float32; the largest number if there are more.
+std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count);
 // Refuses null pointers of jobs that have coordinates.
 Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count);
 

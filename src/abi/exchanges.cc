@@ -17,18 +17,29 @@ using sluice::Problem;
 using sluice::Reduction;
 using sluice::Round;
 using sluice::Verdict;
+using sluice::abi::call;
+using sluice::abi::check_pointers;
 using sluice::abi::invalid;
-using sluice::abi::report;
 
 struct sluice_exchange {
-  sluice_exchange(sluice::Memory& worker, const sluice::FlightSize& size)
-      : memory(worker),
+  sluice_exchange(std::shared_ptr<sluice::abi::Worker> of, const sluice::FlightSize& size)
+      : worker(std::move(of)),
         host(size.host),
         place(size.place),
-        tally(worker.tally_count()),
-        all(sluice::WorkerSet::all(worker.options().workers)) {}
+        tally(worker->memory->tally_count()),
+        all(sluice::WorkerSet::all(worker->memory->options().workers)) {
+    // Here, because a step that was made cannot be made again.
+    rounds.reserve(sluice::kStepRoundsMax);
+    shown.reserve(sluice::kStepRoundsMax);
+  }
 
-  sluice::Memory& memory;
+  void end() {
+    exchange = nullptr;
+    in_flight = {};
+  }
+
+  std::shared_ptr<sluice::abi::Worker> worker;  // shared with the memory's handle
+  sluice::abi::InFlight in_flight;
   sluice::AlignedBuffer host;
   sluice::AlignedBuffer place;
   std::vector<std::uint64_t> tally;
@@ -52,16 +63,19 @@ sluice_reduction shown_from(const Reduction& what) {
 }
 
 sluice::Checked<Reduction> reduction_from(const sluice_reduction* shown, std::uint32_t workers) {
-  if (shown == nullptr) return sluice::abi::null("reduction", "a sluice_reduction");
+  SLUICE_TRY(check_pointers({{shown, "what"}}));
   if (shown->op > static_cast<std::uint32_t>(sluice::Op::f16_sum)) {
     return invalid(fmt::format("op {}; accepted: 0 to 7", shown->op));
   }
   if (shown->down > 2 || shown->bits > 64 || shown->extra > 64 ||
       shown->table_count > sluice::kTableEntriesMax) {
-    return invalid(fmt::format("a reduction of {} bits, down {}, extra {}, {} table entries; "
-                               "accepted: at most 64, 2, 64 and {}",
-                               shown->bits, shown->down, shown->extra, shown->table_count,
-                               sluice::kTableEntriesMax));
+    return invalid(fmt::format(
+        "a reduction of {} bits, down {}, extra {}, {} table entries; "
+        "accepted: at most 64, 2, 64 and {}",
+        shown->bits, shown->down, shown->extra, shown->table_count, sluice::kTableEntriesMax));
+  }
+  if (shown->table == nullptr && shown->table_count != 0) {
+    return invalid(fmt::format("what.table is NULL; accepted: {} entries", shown->table_count));
   }
   if (workers < 1 || workers > sluice::kWorkersMax) {
     return invalid(fmt::format("{} workers; accepted: 1 to {}", workers, sluice::kWorkersMax));
@@ -79,23 +93,20 @@ sluice::Checked<Reduction> reduction_from(const sluice_reduction* shown, std::ui
   return what;
 }
 
-Verdict check_chunk(const sluice::Memory& memory, const sluice_job& job, std::uint64_t offset) {
-  if (job.tensor >= memory.tensors().size()) {
-    return invalid(fmt::format("tensor {}; accepted: below {}", job.tensor,
-                               memory.tensors().size()));
-  }
+Verdict check_chunk(const sluice::abi::Worker& worker, const sluice_job& job,
+                    std::uint64_t offset) {
+  SLUICE_TRY(sluice::abi::check_tensor(worker, job.tensor));
+  const sluice::Memory& memory = *worker.memory;
   const sluice::Tensor& tensor = memory.tensors()[job.tensor];
   const std::uint64_t whole = memory.chunk_count(tensor);
   if (offset % whole != 0 || offset >= tensor.count() ||
       job.count != std::min(whole, tensor.count() - offset)) {
-    return invalid(fmt::format("{} coordinates at {} of a tensor of {}; accepted: chunks of {}, "
-                               "the last one shorter",
-                               job.count, offset, tensor.count(), whole));
+    return invalid(
+        fmt::format("{} coordinates at {} of a tensor of {}; accepted: chunks of {}, "
+                    "the last one shorter",
+                    job.count, offset, tensor.count(), whole));
   }
-  if (job.gradient == nullptr || job.mean == nullptr) {
-    return sluice::abi::null("gradient or mean", "count floats each");
-  }
-  return Nothing{};
+  return check_pointers({{job.gradient, "gradient"}, {job.mean, "mean"}});
 }
 
 // What the caller filled in, as answers that count every worker.
@@ -118,94 +129,125 @@ sluice::Checked<std::vector<Answer>> answers_of(const sluice_exchange& exchange,
   return answers;
 }
 
+// What each worker sent, which must fit the reduction.
+sluice::Checked<std::vector<sluice::Contribution>> contributions_of(const Reduction& what,
+                                                                    std::uint32_t workers,
+                                                                    const void* const* ups,
+                                                                    const std::size_t* up_sizes) {
+  std::vector<sluice::Contribution> contributions;
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    if (ups[rank] == nullptr && up_sizes[rank] != 0) {
+      return invalid(fmt::format("ups[{}] is NULL; accepted: {} bytes", rank, up_sizes[rank]));
+    }
+    contributions.push_back({rank, {static_cast<const std::byte*>(ups[rank]), up_sizes[rank]}});
+    if (const sluice::Status fits = check_up(what, contributions.back().up); !fits) {
+      return invalid(fmt::format("worker {} sent {} bytes: {}; accepted: {}", rank, up_sizes[rank],
+                                 fits.error().what, up_size(what)));
+    }
+  }
+  return contributions;
+}
+
+// The exchange's next step, or its end.
+Verdict advance(sluice_exchange& exchange) {
+  std::vector<Part> parts;
+  SLUICE_TRY_ASSIGN(const auto answers, answers_of(exchange, parts));
+  const sluice::FloatEnvironment environment;
+  const auto step = exchange.exchange->next(answers);
+  if (!step) {
+    exchange.end();
+    return Problem{step.error().code, step.error().what};
+  }
+  if (step->kind == sluice::Step::Kind::done) {
+    exchange.worker->memory->count(exchange.tally);
+    exchange.end();
+  }
+  exchange.rounds.assign(step->rounds.begin(), step->rounds.end());
+  exchange.shown.clear();
+  for (const Round& round : exchange.rounds) {
+    exchange.shown.push_back({shown_from(round.what), round.up.data(), round.up.size(),
+                              round.down.data(), round.down.size(), 0});
+  }
+  return Nothing{};
+}
+
 }  // namespace
 
 extern "C" {
 
 size_t sluice_answer_size_max(const sluice_reduction* what, uint32_t workers) {
-  const auto parsed = reduction_from(what, workers);
-  return parsed ? down_size_max(*parsed, workers) : 0;
+  return sluice::abi::value(std::size_t{0}, [&] {
+    const auto parsed = reduction_from(what, workers);
+    return parsed ? down_size_max(*parsed, workers) : 0;
+  });
 }
 
 sluice_code sluice_combine(const sluice_reduction* what, uint32_t workers, const void* const* ups,
                            const size_t* up_sizes, void* down, size_t down_capacity,
                            size_t* down_size) {
-  const auto parsed = reduction_from(what, workers);
-  if (!parsed) return report(parsed.error());
-  const std::size_t most = down_size_max(*parsed, workers);
-  if (down == nullptr || down_capacity < most) {
-    return report(invalid(fmt::format("down has {} bytes; accepted: at least {}", down_capacity,
-                                      most)));
-  }
-  std::vector<sluice::Contribution> contributions;
-  for (std::uint32_t rank = 0; rank < workers; ++rank) {
-    contributions.push_back({rank, {static_cast<const std::byte*>(ups[rank]), up_sizes[rank]}});
-    if (const sluice::Status fits = check_up(*parsed, contributions.back().up); !fits) {
-      return report(invalid(fmt::format("worker {} sent {} bytes: {}; accepted: {}", rank,
-                                        up_sizes[rank], fits.error().what, up_size(*parsed))));
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY_ASSIGN(const Reduction parsed, reduction_from(what, workers));
+    SLUICE_TRY(check_pointers(
+        {{ups, "ups"}, {up_sizes, "up_sizes"}, {down, "down"}, {down_size, "down_size"}}));
+    const std::size_t most = down_size_max(parsed, workers);
+    if (down_capacity < most) {
+      return invalid(fmt::format("down has {} bytes; accepted: at least {}", down_capacity, most));
     }
-  }
-  const sluice::FloatEnvironment environment;
-  sluice::AlignedBuffer scratch(scratch_size(*parsed));
-  *down_size = combine(*parsed, workers, 0, parsed->count, contributions, scratch.bytes(),
-                       {static_cast<std::byte*>(down), down_capacity});
-  return report(Nothing{});
+    SLUICE_TRY_ASSIGN(const auto contributions, contributions_of(parsed, workers, ups, up_sizes));
+    const sluice::FloatEnvironment environment;
+    sluice::AlignedBuffer scratch(scratch_size(parsed));
+    *down_size = combine(parsed, workers, 0, parsed.count, contributions, scratch.bytes(),
+                         {static_cast<std::byte*>(down), down_capacity});
+    return Nothing{};
+  });
 }
 
 uint64_t sluice_memory_chunk(const sluice_memory* memory, uint32_t tensor) {
-  const auto tensors = memory->memory->tensors();
-  return tensor < tensors.size() ? memory->memory->chunk_count(tensors[tensor]) : 0;
+  return sluice::abi::value(std::uint64_t{0}, [&]() -> std::uint64_t {
+    if (memory == nullptr) return 0;
+    const auto tensors = memory->worker->memory->tensors();
+    return tensor < tensors.size() ? memory->worker->memory->chunk_count(tensors[tensor]) : 0;
+  });
 }
 
 sluice_code sluice_exchange_begin(sluice_memory* memory, uint64_t step, uint32_t tensor,
                                   uint64_t offset, uint64_t count, const float* gradient,
                                   float* mean, sluice_exchange** exchange) {
-  sluice::Memory& worker = *memory->memory;
-  const sluice_job job{tensor, count, gradient, mean};
-  if (const Verdict fits = check_chunk(worker, job, offset); !fits) return report(fits);
-  sluice::FlightSize size;
-  size.cover(worker.codec(),
-             {worker.tensors()[tensor], offset, static_cast<std::uint32_t>(count),
-              worker.options().rank, worker.options().workers});
-  auto made = std::make_unique<sluice_exchange>(worker, size);
-  const auto floats = static_cast<std::size_t>(count);
-  const sluice::Chunk chunk =
-      worker.chunk(step, tensor, offset, {gradient, floats}, {mean, floats}, made->tally);
-  sluice::Arena arena(made->host.bytes(), made->place.bytes());
-  made->exchange = worker.codec().begin(chunk, arena);
-  *exchange = made.release();
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}, {exchange, "exchange"}}));
+    sluice::Memory& worker = *memory->worker->memory;
+    const sluice_job job{tensor, count, gradient, mean};
+    SLUICE_TRY(check_chunk(*memory->worker, job, offset));
+    sluice::FlightSize size;
+    size.cover(worker.codec(), {worker.tensors()[tensor], offset, static_cast<std::uint32_t>(count),
+                                worker.options().rank, worker.options().workers});
+    auto made = std::make_unique<sluice_exchange>(memory->worker, size);
+    const auto floats = static_cast<std::size_t>(count);
+    const sluice::Chunk chunk =
+        worker.chunk(step, tensor, offset, {gradient, floats}, {mean, floats}, made->tally);
+    sluice::Arena arena(made->host.bytes(), made->place.bytes());
+    made->exchange = worker.codec().begin(chunk, arena);
+    made->in_flight = sluice::abi::InFlight(*memory->worker);
+    *exchange = made.release();
+    return Nothing{};
+  });
 }
 
 void sluice_exchange_free(sluice_exchange* exchange) { std::unique_ptr<sluice_exchange>{exchange}; }
 
 sluice_code sluice_exchange_next(sluice_exchange* exchange, sluice_round** rounds,
                                  size_t* round_count) {
-  if (exchange->exchange == nullptr) {
-    return report(invalid("the exchange is over; accepted: one that is not done"));
-  }
-  std::vector<Part> parts;
-  auto answers = answers_of(*exchange, parts);
-  if (!answers) return report(answers.error());
-  const sluice::FloatEnvironment environment;
-  const auto step = exchange->exchange->next(*answers);
-  if (!step) {
-    exchange->exchange = nullptr;
-    return report(Problem{step.error().code, step.error().what});
-  }
-  if (step->kind == sluice::Step::Kind::done) {
-    exchange->memory.count(exchange->tally);
-    exchange->exchange = nullptr;
-  }
-  exchange->rounds.assign(step->rounds.begin(), step->rounds.end());
-  exchange->shown.clear();
-  for (const Round& round : exchange->rounds) {
-    exchange->shown.push_back({shown_from(round.what), round.up.data(), round.up.size(),
-                               round.down.data(), round.down.size(), 0});
-  }
-  *rounds = exchange->shown.data();
-  *round_count = exchange->shown.size();
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(
+        check_pointers({{exchange, "exchange"}, {rounds, "rounds"}, {round_count, "round_count"}}));
+    if (exchange->exchange == nullptr) {
+      return invalid("the exchange is over; accepted: one that is not done");
+    }
+    SLUICE_TRY(advance(*exchange));
+    *rounds = exchange->shown.data();
+    *round_count = exchange->shown.size();
+    return Nothing{};
+  });
 }
 
 }  // extern "C"

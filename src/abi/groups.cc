@@ -10,15 +10,19 @@ using sluice::Nothing;
 using sluice::Problem;
 using sluice::Status;
 using sluice::Verdict;
+using sluice::abi::call;
+using sluice::abi::check_pointers;
 using sluice::abi::invalid;
-using sluice::abi::report;
 
 struct sluice_world {
-  std::unique_ptr<sluice::World> world;
+  std::shared_ptr<sluice::World> world;  // shared with the groups' handles
   std::uint32_t workers;
 };
 
+// The group goes first, before what it uses.
 struct sluice_group {
+  std::shared_ptr<sluice::World> world;
+  std::shared_ptr<const sluice::NamedCodec> codec;
   std::unique_ptr<sluice::Group> group;
 };
 
@@ -26,11 +30,10 @@ namespace {
 
 sluice::Checked<sluice_world> make_world(const char* carrier, std::uint32_t workers,
                                          std::uint32_t window) {
-  if (carrier == nullptr) return sluice::abi::null("carrier", "the name of a carrier");
   SLUICE_TRY_ASSIGN(const sluice::CarrierInfo* const info, sluice::find_carrier(carrier));
   if (workers == 0 && info->launched == nullptr) {
-    return invalid(fmt::format("workers is 0; carrier '{}' accepts 1 to {}", info->name,
-                               info->workers_max));
+    return invalid(
+        fmt::format("workers is 0; carrier '{}' accepts 1 to {}", info->name, info->workers_max));
   }
   if (workers == 0) {
     SLUICE_TRY_ASSIGN(workers, info->launched());
@@ -55,13 +58,37 @@ Verdict check_rank(const sluice_world& world, const sluice::GroupOptions& option
   return Nothing{};
 }
 
-sluice_code outcome(const sluice_group* group, const sluice::Error& error) {
-  const std::string cause = group->group->explain();
-  return report(Problem{error.code, cause.empty() ? std::string(error.what) : cause});
+Verdict outcome(const sluice::Group& group, const Status& status) {
+  if (status) return Nothing{};
+  const std::string cause = group.explain();
+  return Problem{status.error().code, cause.empty() ? std::string(status.error().what) : cause};
 }
 
-sluice_code outcome(const sluice_group* group, const Status& status) {
-  return status ? report(Nothing{}) : outcome(group, status.error());
+// A step that an exception stopped in the middle cannot go on.
+class Attempt {
+ public:
+  explicit Attempt(sluice::Group& group) : group_(group) {}
+  ~Attempt() {
+    if (!ended_) group_.give_up();
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  void ended() { ended_ = true; }
+
+ private:
+  sluice::Group& group_;
+  bool ended_ = false;
+};
+
+Verdict start(sluice_group* group, std::uint64_t step, const sluice_job* jobs, std::size_t count) {
+  SLUICE_TRY(check_pointers({{group, "group"}}));
+  SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(jobs, count));
+  return outcome(*group->group, group->group->start(step, parsed));
+}
+
+Verdict check_between_steps(const sluice::Group& group, const char* what) {
+  if (!group.is_running()) return Nothing{};
+  return invalid(fmt::format("{} while a step is in flight; accepted: when it is finished", what));
 }
 
 }  // namespace
@@ -70,18 +97,22 @@ extern "C" {
 
 sluice_code sluice_world_make(const char* carrier, uint32_t workers, uint32_t window,
                               sluice_world** world) {
-  if (world == nullptr) return report(sluice::abi::null("the output", "a pointer to fill"));
-  auto made = make_world(carrier, workers, window);
-  if (!made) return report(made.error());
-  *world = std::make_unique<sluice_world>(std::move(*made)).release();
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{carrier, "carrier"}, {world, "world"}}));
+    SLUICE_TRY_ASSIGN(sluice_world made, make_world(carrier, workers, window));
+    *world = std::make_unique<sluice_world>(std::move(made)).release();
+    return Nothing{};
+  });
 }
 
 void sluice_world_free(sluice_world* world) { std::unique_ptr<sluice_world>{world}; }
 
-uint32_t sluice_world_workers(const sluice_world* world) { return world->workers; }
+uint32_t sluice_world_workers(const sluice_world* world) {
+  return world == nullptr ? 0 : world->workers;
+}
 
 size_t sluice_world_here(const sluice_world* world, const uint32_t** ranks) {
+  if (world == nullptr || ranks == nullptr) return 0;
   const auto here = world->world->here();
   *ranks = here.data();
   return here.size();
@@ -90,63 +121,83 @@ size_t sluice_world_here(const sluice_world* world, const uint32_t** ranks) {
 sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
                               const sluice_options* options, const sluice_tensor* tensors,
                               size_t tensor_count, sluice_group** group) {
-  if (world == nullptr || codec == nullptr || group == nullptr ||
-      (tensors == nullptr && tensor_count != 0)) {
-    return report(sluice::abi::null("world, codec, tensors or output", "all four"));
-  }
-  const auto parsed = sluice::abi::options_from(options);
-  if (!parsed) return report(parsed.error());
-  if (const Verdict here = check_rank(*world, *parsed); !here) return report(here);
-  auto made = sluice::Group::make(*parsed, codec->named.spec, *codec->named.codec,
-                                  world->world->port(parsed->rank),
-                                  sluice::abi::tensors_from(tensors, tensor_count));
-  if (!made) return report(made.error());
-  *group = std::make_unique<sluice_group>(sluice_group{std::move(*made)}).release();
-  return report(Nothing{});
+  const sluice::abi::Task task{__func__, sluice::abi::bytes_of(tensors, tensor_count),
+                               "residuals, or a window of chunks"};
+  return call(task, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{world, "world"}, {codec, "codec"}, {group, "group"}}));
+    SLUICE_TRY_ASSIGN(const auto known, sluice::abi::read_sized("options", options));
+    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::options_from(known));
+    SLUICE_TRY(check_rank(*world, parsed));
+    SLUICE_TRY_ASSIGN(const auto listed, sluice::abi::tensors_from(tensors, tensor_count));
+    auto made = std::make_unique<sluice_group>(sluice_group{world->world, codec->named, nullptr});
+    SLUICE_TRY_ASSIGN(made->group,
+                      sluice::Group::make(parsed, made->codec->spec, *made->codec->codec,
+                                          world->world->port(parsed.rank), listed));
+    *group = made.release();
+    return Nothing{};
+  });
 }
 
 void sluice_group_free(sluice_group* group) { std::unique_ptr<sluice_group>{group}; }
 
 sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                size_t job_count) {
-  const auto parsed = sluice::abi::jobs_from(jobs, job_count);
-  if (!parsed) return report(parsed.error());
-  return outcome(group, group->group->start(step, *parsed));
+  return call({__func__}, [&] { return start(group, step, jobs, job_count); });
 }
 
 sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished) {
-  const auto moved = group->group->advance();
-  if (!moved) return outcome(group, moved.error());
-  *finished = *moved ? 1 : 0;
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{group, "group"}, {finished, "finished"}}));
+    Attempt attempt(*group->group);
+    const auto moved = group->group->advance();
+    attempt.ended();
+    if (!moved) return outcome(*group->group, moved.error());
+    *finished = *moved ? 1 : 0;
+    return Nothing{};
+  });
 }
 
 sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                 size_t job_count) {
-  const sluice_code started = sluice_group_start(group, step, jobs, job_count);
-  return started == SLUICE_OK ? outcome(group, group->group->finish()) : started;
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(start(group, step, jobs, job_count));
+    Attempt attempt(*group->group);
+    const Status finished = group->group->finish();
+    attempt.ended();
+    return outcome(*group->group, finished);
+  });
 }
 
-void sluice_group_stats(const sluice_group* group, sluice_stats* stats) {
-  *stats = sluice::abi::stats_from(group->group->stats());
+sluice_code sluice_group_stats(const sluice_group* group, sluice_stats* stats) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{group, "group"}}));
+    return sluice::abi::write_sized("stats", sluice::abi::stats_from(group->group->stats()), stats);
+  });
 }
 
 sluice_code sluice_group_save(const sluice_group* group, void* bytes, size_t capacity,
                               size_t* size) {
-  const std::vector<std::byte> saved = group->group->save();
-  *size = saved.size();
-  if (capacity == 0) return report(Nothing{});
-  if (bytes == nullptr || capacity < saved.size()) {
-    return report(invalid(fmt::format("room for {} bytes; accepted: {} or more, or none", capacity,
-                                      saved.size())));
-  }
-  std::copy(saved.begin(), saved.end(), static_cast<std::byte*>(bytes));
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{group, "group"}, {size, "size"}}));
+    SLUICE_TRY(check_between_steps(*group->group, "save"));
+    const std::vector<std::byte> saved = group->group->save();
+    *size = saved.size();
+    if (capacity == 0) return Nothing{};
+    if (bytes == nullptr || capacity < saved.size()) {
+      return invalid(fmt::format("{} for {} bytes; accepted: room for {} or more, or capacity 0",
+                                 bytes == nullptr ? "NULL" : "room", capacity, saved.size()));
+    }
+    std::copy(saved.begin(), saved.end(), static_cast<std::byte*>(bytes));
+    return Nothing{};
+  });
 }
 
 sluice_code sluice_group_load(sluice_group* group, const void* bytes, size_t size) {
-  if (bytes == nullptr) return report(sluice::abi::null("bytes", "what sluice_group_save wrote"));
-  return report(group->group->load({static_cast<const std::byte*>(bytes), size}));
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{group, "group"}, {bytes, "bytes"}}));
+    SLUICE_TRY(check_between_steps(*group->group, "load"));
+    return group->group->load({static_cast<const std::byte*>(bytes), size});
+  });
 }
 
 }  // extern "C"

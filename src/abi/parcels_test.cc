@@ -38,14 +38,14 @@ class OneWorker : public ::testing::Test {
 
   void begin(std::uint64_t step) { begin({0, 1000, gradient_.data(), mean_.data()}, step); }
   void begin(const sluice_job& job, std::uint64_t step) {
-    const sluice_order order{step, step, 0, 1, 1, probe_};
+    const sluice_order order{sizeof(sluice_order), step, step, 0, 1, 1, probe_};
     ASSERT_EQ(sluice_parcel_begin(parcel_, &order, &job, 1), SLUICE_OK) << sluice_last_error();
   }
 
   void run(std::uint64_t step) { run({0, 1000, gradient_.data(), mean_.data()}, step); }
   void run(const sluice_job& job, std::uint64_t step) {
     begin(job, step);
-    sluice_step next{};
+    sluice_step next = SLUICE_STEP_INIT;
     while (sluice_parcel_next(parcel_, &next) == SLUICE_OK && next.collective != SLUICE_DONE) {
       if (next.collective == SLUICE_MAXIMUM || next.collective == SLUICE_SUM) {
         std::vector<std::int32_t> lanes(next.lane_count);
@@ -92,9 +92,9 @@ TEST_F(OneWorker, ReportsAndUndo) {
   sluice_memory_end_step(memory_);
   const std::vector<float> before = residual();
   run(1);
-  sluice_report report{};
+  sluice_report report = SLUICE_REPORT_INIT;
   sluice_parcel_report(parcel_, &report);
-  EXPECT_EQ(report.stats.chunks, 1u);
+  EXPECT_EQ(report.chunks, 1u);
   EXPECT_NE(report.digest, 0u);
   EXPECT_EQ(report.infinite, 0u);
   EXPECT_NE(residual(), before);
@@ -148,9 +148,9 @@ TEST_F(OneWorker, WhatAShortenedMeanLosesGoesToTheResidualAndComesBackWithUndo) 
 TEST_F(OneWorker, ShorteningKeepsNothingOfExactMeansAndRefusesWhatDoesNotFit) {
   std::vector<std::uint16_t> halves(1000);
   const std::vector<float> before = residual();
-  ASSERT_EQ(sluice_memory_shorten(memory_, SLUICE_EXACT, "bf16", gradient_.data(), 7,
-                                  halves.data()),
-            SLUICE_OK);
+  ASSERT_EQ(
+      sluice_memory_shorten(memory_, SLUICE_EXACT, "bf16", gradient_.data(), 7, halves.data()),
+      SLUICE_OK);
   EXPECT_EQ(halves[6], 0x3e9a);
   EXPECT_EQ(halves[7], 0);
   EXPECT_EQ(residual(), before);
@@ -178,13 +178,13 @@ TEST_F(OneWorker, WithoutFeedbackThereIsNoResidualAndNoUndo) {
 }
 
 TEST_F(OneWorker, CallsOutOfOrderAndWrongSizesAreRefused) {
-  sluice_step step{};
+  sluice_step step = SLUICE_STEP_INIT;
   refused(sluice_parcel_next(parcel_, &step), "out of order");
   std::byte bytes[8]{};
   const std::uint64_t size = 8;
   refused(sluice_parcel_spread(parcel_, bytes, size, &size), "out of order");
   begin(0);
-  const sluice_order order{0, 0, 0, 1, 0, 0};
+  const sluice_order order{sizeof(sluice_order), 0, 0, 0, 1, 0, 0};
   refused(sluice_parcel_begin(parcel_, &order, nullptr, 0), "out of order");
   ASSERT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_OK);
   ASSERT_EQ(step.collective, static_cast<std::uint32_t>(SLUICE_WHOLE));
@@ -194,7 +194,7 @@ TEST_F(OneWorker, CallsOutOfOrderAndWrongSizesAreRefused) {
   refused(sluice_parcel_pack_lanes(parcel_, &lane, 1), "out of order");
   refused(sluice_parcel_spread_lanes(parcel_, &lane, 1), "out of order");
   sluice_parcel_abandon(parcel_);
-  EXPECT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_UNAVAILABLE);
 }
 
 TEST_F(OneWorker, SparseJobsTakeTheCodecThatTheOptionsName) {
@@ -221,7 +221,7 @@ TEST_F(OneWorker, SparseJobsTakeTheCodecThatTheOptionsName) {
 TEST_F(OneWorker, DamagedBytesAbandonTheParcelAndWriteNothing) {
   make("f32", "none", 0);
   begin(0);
-  sluice_step step{};
+  sluice_step step = SLUICE_STEP_INIT;
   ASSERT_EQ(sluice_parcel_next(parcel_, &step), SLUICE_OK);
   ASSERT_EQ(step.collective, static_cast<std::uint32_t>(SLUICE_WHOLE));
   std::vector<std::byte> bytes(step.send_sizes[0]);
@@ -245,9 +245,9 @@ TEST_F(OneWorker, ExchangesTakeOnlyWholeChunks) {
           "chunks of");
   refused(sluice_exchange_begin(memory_, 0, 0, 0, 1000, nullptr, mean_.data(), &exchange), "NULL");
   EXPECT_EQ(sluice_memory_chunk(memory_, 3), 0u);
-  ASSERT_EQ(sluice_exchange_begin(memory_, 0, 0, 0, 1000, gradient_.data(), mean_.data(),
-                                  &exchange),
-            SLUICE_OK);
+  ASSERT_EQ(
+      sluice_exchange_begin(memory_, 0, 0, 0, 1000, gradient_.data(), mean_.data(), &exchange),
+      SLUICE_OK);
   sluice_round* rounds = nullptr;
   std::size_t count = 0;
   ASSERT_EQ(sluice_exchange_next(exchange, &rounds, &count), SLUICE_OK);

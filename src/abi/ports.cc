@@ -14,18 +14,15 @@
 #include "group/convoy.h"
 
 using sluice::Nothing;
+using sluice::Verdict;
+using sluice::abi::call;
+using sluice::abi::check_pointers;
 using sluice::abi::invalid;
-using sluice::abi::report;
 
 struct sluice_aggregator {
   explicit sluice_aggregator(std::unique_ptr<sluice::stream::Servers> opened)
-      : servers(std::move(opened)), done(ended.get_future()), thread([this] {
-          static_cast<void>(servers->run());
-          ended.set_value();
-        }) {
-    std::vector<std::string> names;
-    for (const auto& address : servers->addresses()) names.push_back(text_of(address));
-    addresses = fmt::format("{}", fmt::join(names, ","));
+      : servers(std::move(opened)), addresses(text_of_addresses()), done(ended.get_future()) {
+    thread = std::thread([this] { serve(); });
   }
   ~sluice_aggregator() {
     servers->drain();
@@ -36,44 +33,76 @@ struct sluice_aggregator {
   sluice_aggregator(const sluice_aggregator&) = delete;
   sluice_aggregator& operator=(const sluice_aggregator&) = delete;
 
+  // Out of memory it ends, and the workers find nobody: there is no caller here to tell.
+  void serve() noexcept {
+    sluice::abi::value(false, [&] { return servers->run().has_value(); });
+    ended.set_value();
+  }
+  [[nodiscard]] std::string text_of_addresses() const {
+    std::vector<std::string> names;
+    for (const auto& address : servers->addresses()) names.push_back(text_of(address));
+    return fmt::format("{}", fmt::join(names, ","));
+  }
+
   std::unique_ptr<sluice::stream::Servers> servers;
+  std::string addresses;
   std::promise<void> ended;
   std::future<void> done;
-  std::thread thread;
-  std::string addresses;
   std::chrono::duration<double> patience{};
+  std::thread thread;
 };
 
 struct sluice_port {
-  sluice_port(const sluice_memory& memory, std::unique_ptr<sluice::stream::Port> opened,
+  sluice_port(std::shared_ptr<sluice::abi::Worker> of, std::unique_ptr<sluice::stream::Port> opened,
               std::uint32_t window, std::chrono::nanoseconds longest)
-      : exact(std::move(sluice::make_codec("f32")->codec)),
+      : worker(std::move(of)),
+        exact(std::move(sluice::make_codec("f32")->codec)),
         port(std::move(opened)),
-        convoy(*memory.memory, *exact, *port, window, memory.sparse.get()),
+        convoy(*worker->memory, *exact, *port, window, worker->sparse.get()),
         timeout(longest) {}
 
+  std::shared_ptr<sluice::abi::Worker> worker;  // shared with the memory's handle
   std::unique_ptr<sluice::Codec> exact;
   std::unique_ptr<sluice::stream::Port> port;
   sluice::Convoy convoy;
   std::chrono::nanoseconds timeout;
 };
 
+namespace {
+
+// A parcel that an exception stopped in the middle cannot go on.
+class Attempt {
+ public:
+  explicit Attempt(sluice_port& port) : port_(port), in_flight_(*port.worker) {}
+  ~Attempt() {
+    if (!ended_) port_.convoy.give_up();
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  void ended() { ended_ = true; }
+
+ private:
+  sluice_port& port_;
+  sluice::abi::InFlight in_flight_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
 extern "C" {
 
 sluice_code sluice_aggregator_start(const char* addresses, sluice_aggregator** aggregator) {
-  if (addresses == nullptr || aggregator == nullptr) {
-    return report(sluice::abi::null("addresses or output", "addresses and a pointer to fill"));
-  }
-  const auto resolved = sluice::stream::resolve_list(addresses);
-  if (!resolved) return report(resolved.error());
-  auto servers = sluice::stream::Servers::open(*resolved, {});
-  if (!servers) return report(servers.error());
-  *aggregator = std::make_unique<sluice_aggregator>(std::move(*servers)).release();
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{addresses, "addresses"}, {aggregator, "aggregator"}}));
+    SLUICE_TRY_ASSIGN(const auto resolved, sluice::stream::resolve_list(addresses));
+    SLUICE_TRY_ASSIGN(auto servers, sluice::stream::Servers::open(resolved, {}));
+    *aggregator = std::make_unique<sluice_aggregator>(std::move(servers)).release();
+    return Nothing{};
+  });
 }
 
 const char* sluice_aggregator_addresses(const sluice_aggregator* aggregator) {
-  return aggregator->addresses.c_str();
+  return aggregator == nullptr ? nullptr : aggregator->addresses.c_str();
 }
 
 void sluice_aggregator_free(sluice_aggregator* aggregator, double patience) {
@@ -85,51 +114,64 @@ void sluice_aggregator_free(sluice_aggregator* aggregator, double patience) {
 
 sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uint64_t job,
                              uint32_t window, double timeout, int bell, sluice_port** port) {
-  if (memory == nullptr || aggregators == nullptr || port == nullptr) {
-    return report(sluice::abi::null("memory, aggregators or output",
-                                    "a memory, addresses and a pointer to fill"));
-  }
-  constexpr double kSecondsMax = 86400;
-  if (!(timeout > 0 && timeout <= kSecondsMax)) {
-    return report(invalid(fmt::format("timeout {}; accepted: above 0, at most {}", timeout,
-                                      kSecondsMax)));
-  }
-  const auto longest = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(timeout));
-  const sluice::GroupOptions& options = memory->memory->options();
-  auto opened = sluice::stream::open_port({.rank = options.rank,
-                                           .workers = options.workers,
-                                           .window = window,
-                                           .job = job,
-                                           .aggregators = aggregators,
-                                           .timeout = longest,
-                                           .bell = bell});
-  if (!opened) return report(opened.error());
-  *port = std::make_unique<sluice_port>(*memory, std::move(*opened), window, longest).release();
-  return report(Nothing{});
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}, {aggregators, "aggregators"}, {port, "port"}}));
+    constexpr double kSecondsMax = 86400;
+    if (!(timeout > 0 && timeout <= kSecondsMax)) {
+      return invalid(
+          fmt::format("timeout {}; accepted: above 0, at most {}", timeout, kSecondsMax));
+    }
+    const auto longest = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(timeout));
+    const sluice::GroupOptions& options = memory->worker->memory->options();
+    SLUICE_TRY_ASSIGN(auto opened, sluice::stream::open_port({.rank = options.rank,
+                                                              .workers = options.workers,
+                                                              .window = window,
+                                                              .job = job,
+                                                              .aggregators = aggregators,
+                                                              .timeout = longest,
+                                                              .bell = bell}));
+    *port =
+        std::make_unique<sluice_port>(memory->worker, std::move(opened), window, longest).release();
+    return Nothing{};
+  });
 }
 
 void sluice_port_free(sluice_port* port) { std::unique_ptr<sluice_port>{port}; }
 
 sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
                             size_t job_count) {
-  if (order == nullptr) return report(sluice::abi::null("order", "a sluice_order"));
-  const auto parsed = sluice::abi::jobs_from(jobs, job_count);
-  if (!parsed) return report(parsed.error());
-  return report(port->convoy.run(sluice::abi::order_from(*order), *parsed, port->timeout));
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{port, "port"}}));
+    SLUICE_TRY_ASSIGN(const auto wanted, sluice::abi::order_from(order));
+    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(jobs, job_count));
+    Attempt attempt(*port);
+    Verdict ran = port->convoy.run(wanted, parsed, port->timeout);
+    attempt.ended();
+    return ran;
+  });
 }
 
-void sluice_port_report(const sluice_port* port, sluice_report* into) {
-  *into = sluice::abi::report_from(port->convoy.report());
+sluice_code sluice_port_report(const sluice_port* port, sluice_report* report) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{port, "port"}}));
+    return sluice::abi::write_sized("report", sluice::abi::report_from(port->convoy.report()),
+                                    report);
+  });
 }
 
 size_t sluice_port_probes(const sluice_port* port, sluice_probe* probes, size_t capacity) {
-  return sluice::abi::probes_from(port->convoy.report(), {probes, capacity});
+  return port == nullptr ? 0 : sluice::abi::probes_from(port->convoy.report(), probes, capacity);
 }
 
-void sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic) {
-  const auto counted = port->port->counters();
-  *traffic = {counted.sent_bytes, counted.received_bytes, counted.retransmits};
+sluice_code sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{port, "port"}}));
+    const auto counted = port->port->counters();
+    const sluice_traffic shown{sizeof(sluice_traffic), counted.sent_bytes, counted.received_bytes,
+                               counted.retransmits};
+    return sluice::abi::write_sized("traffic", shown, traffic);
+  });
 }
 
 }  // extern "C"

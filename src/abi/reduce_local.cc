@@ -17,7 +17,6 @@ namespace {
 using namespace sluice;  // NOLINT(google-build-using-namespace): the file is the C edge of it
 
 using sluice::abi::invalid;
-using sluice::abi::report;
 
 struct Request {
   std::string_view codec;
@@ -30,6 +29,9 @@ struct Request {
 
 Verdict reduce_local(const Request& request, std::span<float> mean) {
   SLUICE_TRY_ASSIGN(const NamedCodec codec, make_codec(request.codec));
+  // All workers read their gradients to the end: only then may the mean be one of them. At once, so
+  // that what is too much is refused before any of it is touched.
+  std::vector<float> means(request.workers * request.count);
   FleetOptions options;
   options.carrier = &local::kInfo;
   options.group.workers = request.workers;
@@ -37,12 +39,12 @@ Verdict reduce_local(const Request& request, std::span<float> mean) {
   options.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(request.workers));
   const Tensor tensor{0, 1, request.count};
   SLUICE_TRY_ASSIGN(const auto fleet, Fleet::make(options, codec, std::span(&tensor, 1)));
-  // All workers read their gradients to the end: only then may the mean be one of them.
-  std::vector<std::vector<float>> means(request.workers, std::vector<float>(request.count));
   SLUICE_TRY(fleet->step(request.step, [&](std::uint32_t rank) {
-    return std::vector<Job>{{0, {request.gradients[rank], request.count}, means[rank]}};
+    return std::vector<Job>{{0,
+                             {request.gradients[rank], request.count},
+                             std::span(means).subspan(rank * request.count, request.count)}};
   }));
-  std::copy(means[0].begin(), means[0].end(), mean.begin());
+  std::copy_n(means.begin(), request.count, mean.begin());
   return Nothing{};
 }
 
@@ -55,9 +57,8 @@ Verdict check_reduce(const char* codec, std::uint32_t workers, std::uint64_t cou
   if (count > std::uint64_t{1} << 40) {
     return invalid("count is " + std::to_string(count) + "; accepted: at most 2^40");
   }
-  if (gradients == nullptr || (mean == nullptr && count != 0)) {
-    return invalid("gradients or mean is NULL; accepted: arrays of count floats");
-  }
+  SLUICE_TRY(sluice::abi::check_pointers({{gradients, "gradients"}}));
+  SLUICE_TRY(sluice::abi::check_array(mean, count, "mean"));
   for (std::uint32_t rank = 0; rank < workers; ++rank) {
     if (gradients[rank] == nullptr && count != 0) {
       return invalid("gradients[" + std::to_string(rank) +
@@ -74,10 +75,14 @@ extern "C" {
 sluice_code sluice_reduce_local(const char* codec, uint32_t workers, uint64_t count,
                                 const float* const* gradients, uint64_t seed, uint64_t step,
                                 float* mean) {
-  const Verdict checked = check_reduce(codec, workers, count, gradients, mean);
-  if (!checked) return report(checked);
-  const Request request{codec, workers, count, {gradients, workers}, seed, step};
-  return report(reduce_local(request, {mean, static_cast<std::size_t>(count)}));
+  // Checked before it can overflow anything but this number of a message.
+  const sluice::abi::Task task{__func__, sizeof(float) * count * workers,
+                               "the means of all workers"};
+  return sluice::abi::call(task, [&]() -> Verdict {
+    SLUICE_TRY(check_reduce(codec, workers, count, gradients, mean));
+    const Request request{codec, workers, count, {gradients, workers}, seed, step};
+    return reduce_local(request, {mean, static_cast<std::size_t>(count)});
+  });
 }
 
 }  // extern "C"

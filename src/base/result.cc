@@ -14,6 +14,7 @@ std::string_view name_of(Code code) {
     case Code::invalid_argument: return "invalid_argument";
     case Code::unavailable: return "unavailable";
     case Code::io: return "io";
+    case Code::out_of_memory: return "out_of_memory";
   }
   return "unknown";
 }

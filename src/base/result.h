@@ -33,6 +33,7 @@ enum class Code : std::uint8_t {
   invalid_argument,  // the user's mistake
   unavailable,       // this build, machine or carrier cannot do it
   io,                // the operating system refused: detail is errno
+  out_of_memory,     // an allocation was refused: less, or more memory
 };
 
 std::string_view name_of(Code code);

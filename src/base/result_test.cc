@@ -34,7 +34,7 @@ TEST(Error, EqualityComparesCodeDetailAndText) {
 
 TEST(Code, NamesAreDistinctAndComplete) {
   std::set<std::string_view> names;
-  for (int code = 0; code <= static_cast<int>(Code::io); ++code) {
+  for (int code = 0; code <= static_cast<int>(Code::out_of_memory); ++code) {
     const std::string_view name = name_of(static_cast<Code>(code));
     EXPECT_NE(name, "unknown") << code;
     EXPECT_TRUE(names.insert(name).second) << name;

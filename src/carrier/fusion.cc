@@ -15,10 +15,11 @@ namespace sluice {
 namespace {
 
 // A message starts with the step's digest u64, the first exchange's sequence u64, the sender's rank
-// u32 and kMagic u32. A list, in a message or an answer, starts with its size u32; so do sums whose
-// size is not fixed.
-constexpr std::size_t kHeader = 24;
-constexpr std::uint32_t kMagic = 0x31756673;  // "sfu1"
+// u32, kMagic u32, the training step u64, the parcel u64, and as u32: digests of codec, of seed and
+// of tensors, and the number of exchanges. A list, in a message or an answer, starts with its size
+// u32; so do sums whose size is not fixed.
+constexpr std::size_t kHeader = 56;
+constexpr std::uint32_t kMagic = 0x32756673;  // "sfu2"
 constexpr std::size_t kSize = sizeof(std::uint32_t);
 
 Error malformed(std::uint32_t rank, const char* what) {
@@ -131,17 +132,20 @@ std::string Fusion::explain(const Ticket& /*ticket*/) {
   const std::string here = fmt::format("rank {} (step digest {:016x}, exchanges {} to {})", rank_,
                                        claim_.digest, claim_.sequence, last);
   if (error_.code == Code::mismatch && error_.detail < 0) {
-    return fmt::format("some rank reduces something else than {}; an all-reduce cannot tell which",
-                       here);
+    return fmt::format(
+        "some rank reduces something else than {}; an all-reduce cannot tell which; "
+        "different: {}",
+        here, lanes_said_);
   }
   if (error_.code == Code::mismatch) {
     const Claim& first = claims_[static_cast<std::size_t>(error_.detail)];
-    const auto [ranks, count] = list_ranks(
-        workers_, [&](std::uint32_t rank) { return claims_[rank].digest != claim_.digest; });
+    const auto [ranks, count] =
+        list_ranks(workers_, [&](std::uint32_t rank) { return !(claims_[rank] == claim_); });
     return fmt::format(
         "{} of {} ranks ({}) reduce something else than {}: rank {} has step digest {:016x}, from "
-        "exchange {} on",
-        count, workers_, ranks, here, error_.detail, first.digest, first.sequence);
+        "exchange {} on; different: {}",
+        count, workers_, ranks, here, error_.detail, first.digest, first.sequence,
+        compare(first, static_cast<std::uint32_t>(error_.detail)));
   }
   return fmt::format("{}, rank {}, seen by {}", error_.what, error_.detail, here);
 }
@@ -171,7 +175,7 @@ Status Fusion::seal() {
   lay_out();
   error_ = {};
   phase_ = Phase::sealed;
-  claim_ = {0, sealed_.empty() ? 0 : sealed_.front().ticket.sequence};
+  claim_ = claim_of_step();
   if (const Status checked = check_rounds(); !checked) return fail(checked.error());
   claim_.digest = digest_of_step();
   prepare_answers();
@@ -294,6 +298,12 @@ void Fusion::pack(std::span<std::byte> send) const {
     store_le(send, 8, claim_.sequence);
     store_le(send, 16, rank_);
     store_le(send, 20, kMagic);
+    store_le(send, 24, claim_.step);
+    store_le(send, 32, claim_.parcel);
+    store_le(send, 40, claim_.codec);
+    store_le(send, 44, claim_.seed);
+    store_le(send, 48, claim_.tensors);
+    store_le(send, 52, claim_.exchanges);
     send = send.subspan(kHeader);
     for (const Segment& segment : shards_.of(rank)) {
       const auto up = rounds_[segment.round].up;
@@ -334,7 +344,7 @@ Status Fusion::agree(std::span<const std::span<const std::byte>> received) {
     SLUICE_TRY(read_header(rank, received[rank]));
   }
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
-    if (claims_[rank].digest == claim_.digest) continue;
+    if (claims_[rank] == claim_) continue;
     return Error{Code::mismatch, static_cast<std::int32_t>(rank),
                  "workers disagree on what they reduce"};
   }
@@ -343,7 +353,14 @@ Status Fusion::agree(std::span<const std::span<const std::byte>> received) {
 
 Status Fusion::read_header(std::uint32_t rank, std::span<const std::byte> message) {
   if (message.size() < kHeader) return malformed(rank, "fusion: a message without header");
-  claims_[rank] = {load_le<std::uint64_t>(message), load_le<std::uint64_t>(message, 8)};
+  claims_[rank] = {.digest = load_le<std::uint64_t>(message),
+                   .sequence = load_le<std::uint64_t>(message, 8),
+                   .step = load_le<std::uint64_t>(message, 24),
+                   .parcel = load_le<std::uint64_t>(message, 32),
+                   .codec = load_le<std::uint32_t>(message, 40),
+                   .seed = load_le<std::uint32_t>(message, 44),
+                   .tensors = load_le<std::uint32_t>(message, 48),
+                   .exchanges = load_le<std::uint32_t>(message, 52)};
   if (load_le<std::uint32_t>(message, 20) != kMagic) {
     return malformed(rank, "fusion: a message of something else, or of another version");
   }

@@ -24,6 +24,7 @@
 // steps of a job and is then reused.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -116,10 +117,18 @@ class Fusion final : public Carrier {
     std::size_t count = 0;
     bool taken = false;
   };
-  // What a message's header says of its sender's step.
+  // What a message's header says of its sender's step: the digest stands for all of it, and the
+  // rest is to tell ranks that disagree in what.
   struct Claim {
     std::uint64_t digest = 0;
-    std::uint64_t sequence = 0;
+    std::uint64_t sequence = 0;  // of the first exchange
+    std::uint64_t step = 0;      // of the training
+    std::uint64_t parcel = 0;
+    std::uint32_t codec = 0;    // its options and the coordinates per chunk, digested
+    std::uint32_t seed = 0;     // digested
+    std::uint32_t tensors = 0;  // all chunks in order, digested
+    std::uint32_t exchanges = 0;
+    friend bool operator==(const Claim&, const Claim&) = default;
   };
 
   static Entry* find(std::vector<Entry>& entries, std::uint64_t sequence);
@@ -128,6 +137,13 @@ class Fusion final : public Carrier {
   void lay_out();
   Status check_rounds() const;
   [[nodiscard]] std::uint64_t digest_of_step() const;
+  [[nodiscard]] Claim claim_of_step() const;
+  [[nodiscard]] std::string compare(const Claim& other, std::uint32_t rank) const;
+  // The claim in lanes of an all-reduce that show disagreement.
+  static constexpr std::size_t kCheckLanes = 14;
+  [[nodiscard]] std::array<std::uint32_t, kCheckLanes> check_lanes() const;
+  // Where the claim's parts are not what everybody has.
+  [[nodiscard]] std::string compare_lanes(std::span<const std::uint32_t> lanes) const;
   void prepare_answers();
   void cut();
   void measure();
@@ -152,7 +168,8 @@ class Fusion final : public Carrier {
   // The sealed step, both by sequence.
   std::vector<Entry> sealed_;
   std::vector<Round> rounds_;
-  Claim claim_;  // this rank's
+  Claim claim_;             // this rank's
+  std::string lanes_said_;  // in what an all-reduce showed that ranks disagree
   Shards shards_;
   Native native_ = Native::none;
   bool whole_ = false;

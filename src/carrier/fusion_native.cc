@@ -1,28 +1,15 @@
 // The all-reduce way of a fused step: lanes unpacked to int32, and lanes that show disagreement.
 #include <algorithm>
-#include <array>
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/random.h"
 #include "carrier/fusion.h"
 #include "kernels/lanes/lanes.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::size_t kCheckLanes = 4;
 constexpr std::uint32_t kSign = 0x80000000u;  // flipped, signed order is unsigned order
-
-// Of a maximum: parts of the digest and their complements, both largest where all are equal only.
-// Of a sum: four parts, each times the number of workers when all are equal.
-std::array<std::uint32_t, kCheckLanes> check_lanes(std::uint64_t digest, bool is_sum) {
-  const auto low = static_cast<std::uint32_t>(digest);
-  const auto high = static_cast<std::uint32_t>(digest >> 32);
-  if (!is_sum) return {low, high, ~low, ~high};
-  const std::uint64_t more = mix(digest, kCheckLanes);
-  return {low, high, static_cast<std::uint32_t>(more), static_cast<std::uint32_t>(more >> 32)};
-}
 
 // The same bits as unsigned; signed and unsigned of one width may alias.
 std::span<std::uint32_t> bits_of(std::span<std::int32_t> lanes) {
@@ -69,7 +56,7 @@ void Fusion::pack_native(std::span<std::int32_t> lanes) const {
     }
     into = into.subspan(now.size());
   }
-  const auto checks = check_lanes(claim_.digest, native_ == Native::sum);
+  const auto checks = check_lanes();
   std::copy(checks.begin(), checks.end(), into.begin());
 }
 
@@ -80,10 +67,8 @@ Status Fusion::spread_native(std::span<const std::int32_t> lanes) {
     return fail({Code::invalid_argument, 0, "fusion: native_count() lanes expected"});
   }
   auto from = bits_of(lanes);
-  const std::uint32_t times = native_ == Native::sum ? workers_ : 1;
-  const auto checks = check_lanes(claim_.digest, native_ == Native::sum);
-  for (std::size_t i = 0; i < kCheckLanes; ++i) {
-    if (from[count - kCheckLanes + i] == checks[i] * times) continue;
+  lanes_said_ = compare_lanes(from.last(kCheckLanes));
+  if (!lanes_said_.empty()) {
     return fail({Code::mismatch, -1, "workers disagree on what they reduce"});
   }
   for (std::size_t i = 0; i < rounds_.size(); ++i) {

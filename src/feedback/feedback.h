@@ -40,6 +40,10 @@ class Feedback {
   explicit Feedback(FeedbackKind kind) : kind_(kind) {}
   // The next tensor; its residual is zero.
   void add(const Tensor& tensor);
+  // Forgets the residuals from this one on.
+  void cut(std::size_t count) {
+    if (residuals_.size() > count) residuals_.resize(count);
+  }
   // Empty for a kind without memory.
   [[nodiscard]] std::span<float> residual(std::size_t tensor) { return residuals_[tensor]; }
   [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {

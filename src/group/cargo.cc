@@ -6,8 +6,10 @@
 #include <array>
 #include <bit>
 
+#include "base/bytes.h"
 #include "base/random.h"
 #include "group/flight.h"
+#include "group/misfit.h"
 
 namespace sluice {
 namespace {
@@ -19,8 +21,8 @@ std::uint64_t digest_of(const Chunk& chunk) {
   std::size_t i = 0;
   for (; i + 4 <= chunk.mean.size(); i += 4) {
     for (std::size_t k = 0; k < 4; ++k) {
-      chains[k] = (chains[k] ^ std::bit_cast<std::uint32_t>(chunk.mean[i + k])) *
-                  0x9e3779b97f4a7c15u;
+      chains[k] =
+          (chains[k] ^ std::bit_cast<std::uint32_t>(chunk.mean[i + k])) * 0x9e3779b97f4a7c15u;
       chains[k] ^= chains[k] >> 32;
     }
   }
@@ -78,18 +80,27 @@ Verdict Cargo::check() const {
     return invalid(fmt::format("parcel: part {} of {}; accepted: a part below the parts",
                                order_.part, order_.parts));
   }
-  for (const Job& job : jobs_) {
+  std::vector<bool> in_parcel(memory_.tensors().size());
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    const Job& job = jobs_[i];
     if (job.tensor == kSparseTensor && sparse_ == nullptr) {
-      return invalid("parcel: a sparse job; accepted: with a codec for those");
+      return invalid(fmt::format("job {}: a sparse job; accepted: with a codec for those", i));
     }
     if (!is_loose(job) && job.tensor >= memory_.tensors().size()) {
-      return invalid(fmt::format("parcel: tensor {}; accepted: below {}, or exact, or sparse",
-                                 job.tensor, memory_.tensors().size()));
+      return invalid(
+          fmt::format("job {} does not fit: tensor {}; accepted: below {}, or exact, or sparse", i,
+                      job.tensor, memory_.tensors().size()));
     }
     if (job.gradient.size() != tensor_of(job).count() || job.mean.size() != job.gradient.size()) {
-      return invalid(fmt::format("parcel: a job of {} coordinates for tensor {} of {}",
-                                 job.gradient.size(), job.tensor, tensor_of(job).count()));
+      return invalid(misfit(i, job, tensor_of(job)));
     }
+    if (is_loose(job)) continue;
+    // Two chunks of one tensor's residual in flight at once would overwrite each other.
+    if (in_parcel[job.tensor]) {
+      return invalid(
+          fmt::format("job {}: tensor {} is twice in the parcel; accepted: once", i, job.tensor));
+    }
+    in_parcel[job.tensor] = true;
   }
   return Nothing{};
 }
@@ -104,6 +115,10 @@ void Cargo::plan() {
     const Plan plan = codec.plan(tensor, memory_.options().workers);
     const std::uint64_t whole = fit_chunk(plan, memory_.options().chunk_count);
     if (is_loose(jobs_[i])) states_[i].resize(plan.state_size);
+    // At once, so that what is too much is refused before any of it is touched.
+    const std::size_t needed =
+        plan_.size() + static_cast<std::size_t>(divide_up(tensor.count(), whole));
+    if (needed > plan_.capacity()) plan_.reserve(std::max(needed, 2 * plan_.capacity()));
     for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
       plan_.push_back({&codec, i, at, std::min(whole, tensor.count() - at), false});
     }
@@ -123,14 +138,14 @@ void Cargo::plan_probe() {
     if (planned.codec != &memory_.codec()) continue;
     const Job& job = jobs_[planned.job];
     const auto residual = memory_.residual(job.tensor);
-    probe_.look_at({.index = job.tensor,
-                    .tensor = memory_.tensors()[job.tensor],
-                    .offset = planned.offset,
-                    .gradient = job.gradient.subspan(planned.offset, planned.count),
-                    .residual = residual.empty() ? residual
-                                                 : residual.subspan(planned.offset, planned.count),
-                    .mean = job.mean.subspan(planned.offset, planned.count)},
-                   order_.probe);
+    probe_.look_at(
+        {.index = job.tensor,
+         .tensor = memory_.tensors()[job.tensor],
+         .offset = planned.offset,
+         .gradient = job.gradient.subspan(planned.offset, planned.count),
+         .residual = residual.empty() ? residual : residual.subspan(planned.offset, planned.count),
+         .mean = job.mean.subspan(planned.offset, planned.count)},
+        order_.probe);
   }
   std::vector<Planned> exact;
   Planned one{.codec = &exact_, .probe = true};
@@ -179,6 +194,12 @@ Chunk Cargo::chunk(std::size_t index) {
 
 std::uint64_t Cargo::digest(const Chunk& chunk) const {
   return mix(memory_.digest(chunk), order_.sequence);
+}
+
+Subject Cargo::subject(const Chunk& chunk) const {
+  Subject subject = memory_.subject(chunk, order_.step);
+  subject.parcel = order_.sequence;
+  return subject;
 }
 
 void Cargo::arrived(const Chunk& chunk) {

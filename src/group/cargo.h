@@ -33,8 +33,8 @@ struct ParcelOrder {
 
 struct ParcelReport {
   Stats stats;
-  std::uint64_t digest = 0;    // a sum over chunks: adds up over parcels in any order
-  std::uint64_t infinite = 0;  // coordinates of the means that are Inf or NaN
+  std::uint64_t digest = 0;         // a sum over chunks: adds up over parcels in any order
+  std::uint64_t infinite = 0;       // coordinates of the means that are Inf or NaN
   std::vector<TensorProbe> probes;  // of the tensors that the probe looked at
 };
 
@@ -53,6 +53,7 @@ class Cargo {
   Chunk chunk(std::size_t index);
   // Names a chunk alike on every rank, together with the parcel that it travels in.
   [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
+  [[nodiscard]] Subject subject(const Chunk& chunk) const;
   // Its mean is there.
   void arrived(const Chunk& chunk);
   // All are: what was counted goes to the memory.

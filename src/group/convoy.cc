@@ -41,9 +41,8 @@ Verdict Convoy::run(const ParcelOrder& order, std::span<const Job> jobs,
     if (!finished) return fail(finished.error(), {sequence_base_, 0});
     if (*finished) break;
     const auto left = deadline - std::chrono::steady_clock::now();
-    const Status waited = left.count() <= 0
-                              ? Status(Error{Code::timeout, 0, "parcel timed out"})
-                              : carrier_.wait(left);
+    const Status waited = left.count() <= 0 ? Status(Error{Code::timeout, 0, "parcel timed out"})
+                                            : carrier_.wait(left);
     if (!waited) return fail(waited.error(), member(sequence_base_).flight->ticket());
   }
   cargo_.unload();
@@ -56,9 +55,10 @@ Result<bool> Convoy::admit() {
   while (next_ < cargo_.count() && sequence_next_ < sequence_base_ + members_.size()) {
     Member& one = member(sequence_next_);
     one.chunk = cargo_.chunk(next_);
-    SLUICE_TRY(one.flight->begin(cargo_.codec(next_), one.chunk,
-                                 {sequence_next_, cargo_.digest(one.chunk)}, carrier_,
-                                 cargo_.report().stats));
+    SLUICE_TRY(
+        one.flight->begin(cargo_.codec(next_), one.chunk,
+                          {sequence_next_, cargo_.digest(one.chunk), cargo_.subject(one.chunk)},
+                          carrier_, cargo_.report().stats));
     ++next_;
     ++sequence_next_;
     if (!one.flight->busy()) cargo_.arrived(one.chunk);
@@ -86,15 +86,20 @@ Result<bool> Convoy::advance() {
   }
 }
 
+void Convoy::give_up() {
+  dead_ = true;
+  carrier_.abandon();
+}
+
 Problem Convoy::fail(const Error& error, const Ticket& ticket) {
   dead_ = true;
   const std::string cause = carrier_.explain(ticket);
   carrier_.abandon();
   const GroupOptions& options = cargo_.memory().options();
-  return {error.code,
-          fmt::format("step {}, parcel {}, worker {} of {}: {} ({}){}{}", cargo_.order().step,
-                      cargo_.order().sequence, options.rank, options.workers, error.what,
-                      name_of(error.code), cause.empty() ? "" : ": ", cause)};
+  return {error.code, fmt::format("step {}, parcel {}, worker {} of {}, codec {}: {} ({}){}{}",
+                                  cargo_.order().step, cargo_.order().sequence, options.rank,
+                                  options.workers, cargo_.memory().spec(), error.what,
+                                  name_of(error.code), cause.empty() ? "" : ": ", cause)};
 }
 
 }  // namespace sluice

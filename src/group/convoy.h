@@ -27,6 +27,9 @@ class Convoy {
   Verdict run(const ParcelOrder& order, std::span<const Job> jobs,
               std::chrono::nanoseconds timeout);
 
+  // After an exception in run(): nothing of the jobs is touched any more, and the convoy is dead.
+  void give_up();
+
   [[nodiscard]] const ParcelReport& report() const { return cargo_.report(); }
 
  private:
@@ -45,11 +48,11 @@ class Convoy {
 
   Cargo cargo_;
   Carrier& carrier_;
-  std::vector<Member> members_;  // as many as the window
-  FlightSize size_;              // of each of them
-  std::size_t next_ = 0;              // chunk of the cargo to begin
-  std::uint64_t sequence_base_ = 0;   // the oldest exchange that is not finished …
-  std::uint64_t sequence_next_ = 0;   // … and the next, over all parcels
+  std::vector<Member> members_;      // as many as the window
+  FlightSize size_;                  // of each of them
+  std::size_t next_ = 0;             // chunk of the cargo to begin
+  std::uint64_t sequence_base_ = 0;  // the oldest exchange that is not finished …
+  std::uint64_t sequence_next_ = 0;  // … and the next, over all parcels
   bool dead_ = false;
 };
 

@@ -1,6 +1,9 @@
 #include "group/crew.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include "base/assert.h"
@@ -17,25 +20,48 @@ Problem problem_of(const Group& group, const Error& error) {
 
 using JobsOf = std::function<std::vector<Job>(std::uint32_t)>;
 
+// One worker's step, and what became of it: no exception ends a thread.
+Error run_one(Group& group, std::uint64_t step, const JobsOf& jobs, std::uint32_t place,
+              const std::atomic<bool>& stop) {
+  try {
+    const std::vector<Job> mine = jobs(place);
+    const Status started = group.start(step, mine);
+    const Status finished = started ? group.finish(&stop) : started;
+    return finished ? Error{} : finished.error();
+  } catch (const std::bad_alloc&) {
+    group.give_up();
+    return {Code::out_of_memory, 0, "a worker ran out of memory"};
+  }
+}
+
 Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_t step,
                     const JobsOf& jobs) {
   std::vector<Error> errors(groups.size());
-  const auto run = [&](std::size_t place) {
-    Group& group = *groups[place];
-    const std::vector<Job> mine = jobs(static_cast<std::uint32_t>(place));
-    const Status started = group.start(step, mine);
-    const Status finished = started ? group.finish() : started;
-    if (!finished) errors[place] = finished.error();
+  std::atomic<bool> stop = false;  // Nobody waits for a worker that has failed.
+  const auto run = [&](std::size_t place) noexcept {
+    errors[place] = run_one(*groups[place], step, jobs, static_cast<std::uint32_t>(place), stop);
+    if (errors[place].code != Code::ok) stop = true;
   };
   // The first worker is the caller's own: a carrier between processes has one worker here, and some
   // of their libraries must not be called from other threads.
   std::vector<std::thread> threads;
-  for (std::size_t place = 1; place < groups.size(); ++place) threads.emplace_back(run, place);
+  threads.reserve(groups.size());
+  try {
+    for (std::size_t place = 1; place < groups.size(); ++place) threads.emplace_back(run, place);
+  } catch (const std::exception&) {  // The threads that are there must be joined.
+    errors[threads.size() + 1] = {Code::unavailable, 0, "no thread for a worker"};
+    stop = true;
+  }
   if (!groups.empty()) run(0);
   for (std::thread& thread : threads) thread.join();
+  std::optional<Problem> elsewhere;
   for (std::size_t place = 0; place < groups.size(); ++place) {
-    if (errors[place].code != Code::ok) return problem_of(*groups[place], errors[place]);
+    if (errors[place].code == Code::ok) continue;
+    Problem problem = problem_of(*groups[place], errors[place]);
+    if (!(errors[place] == Group::kElsewhere)) return problem;
+    if (!elsewhere) elsewhere = std::move(problem);
   }
+  if (elsewhere) return *std::move(elsewhere);
   return Nothing{};
 }
 

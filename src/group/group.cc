@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/float_environment.h"
+#include "group/misfit.h"
 
 namespace sluice {
 
@@ -43,18 +44,32 @@ void Group::reserve_flights() {
   }
 }
 
+// A job of a step that is not begun for it; the group goes on.
+Status Group::refuse(std::string explanation, const char* what) {
+  explanation_ = std::move(explanation);
+  return Error{Code::invalid_argument, 0, what};
+}
+
 Status Group::start(std::uint64_t step, std::span<const Job> jobs) {
   if (dead_) return Error{Code::unavailable, 0, "group: dead after an error"};
+  explanation_.clear();
   if (running_) return Error{Code::invalid_argument, 0, "group: a step is in flight"};
   std::fill(in_step_.begin(), in_step_.end(), false);
-  for (const Job& job : jobs) {
-    if (job.tensor >= in_step_.size() || job.gradient.size() != tensor_of(job).count() ||
-        job.mean.size() != job.gradient.size()) {
-      return Error{Code::invalid_argument, 0, "group: a job does not fit its tensor"};
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const Job& job = jobs[i];
+    if (job.tensor >= in_step_.size()) {
+      return refuse(fmt::format("job {} does not fit: tensor {}; accepted: below {}", i, job.tensor,
+                                in_step_.size()),
+                    "group: a job of a tensor that is not there");
+    }
+    if (job.gradient.size() != tensor_of(job).count() || job.mean.size() != job.gradient.size()) {
+      return refuse(misfit(i, job, tensor_of(job)), "group: a job does not fit its tensor");
     }
     // Two chunks of one tensor's residual in flight at once would overwrite each other.
     if (in_step_[job.tensor]) {
-      return Error{Code::invalid_argument, 0, "group: a tensor is twice in the step"};
+      return refuse(
+          fmt::format("job {}: tensor {} is twice in the step; accepted: once", i, job.tensor),
+          "group: a tensor is twice in the step");
     }
     in_step_[job.tensor] = true;
   }
@@ -94,7 +109,7 @@ Result<Nothing> Group::launch(Flight& flight) {
   const Chunk chunk =
       memory_->chunk(step_, job.tensor, offset_next_, job.gradient.subspan(offset_next_, count),
                      job.mean.subspan(offset_next_, count), tally_);
-  const Ticket ticket{sequence_next_, memory_->digest(chunk)};
+  const Ticket ticket{sequence_next_, memory_->digest(chunk), memory_->subject(chunk, step_)};
   ++sequence_next_;
   offset_next_ += count;
   const Status begun = flight.begin(memory_->codec(), chunk, ticket, carrier_, stats_);
@@ -127,25 +142,36 @@ Result<bool> Group::advance() {
   }
 }
 
-Status Group::finish() {
+Status Group::finish(const std::atomic<bool>* stop) {
+  constexpr std::chrono::nanoseconds kGlance = std::chrono::milliseconds(20);
   const auto deadline = std::chrono::steady_clock::now() + options().timeout;
   while (true) {
     SLUICE_TRY_ASSIGN(const bool finished, advance());
     if (finished) return ok();
-    const auto left = deadline - std::chrono::steady_clock::now();
-    const Status waited =
-        left.count() <= 0 ? Status(Error{Code::timeout, 0, "step timed out"}) : carrier_.wait(left);
+    const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
+    const bool glances = stop != nullptr && left > kGlance;
+    Status waited = Error{Code::timeout, 0, "step timed out"};
+    if (left.count() > 0) waited = carrier_.wait(glances ? kGlance : left);
+    if (!waited && glances && waited.error().code == Code::timeout) waited = ok();
+    if (waited && stop != nullptr && stop->load()) waited = kElsewhere;
     if (!waited) return fail(waited.error(), flights_[sequence_base_ % options().window]->ticket());
   }
+}
+
+void Group::give_up() {
+  dead_ = true;
+  running_ = false;
+  explanation_.clear();
+  carrier_.abandon();
 }
 
 Error Group::fail(const Error& error, const Ticket& ticket) {
   dead_ = true;
   running_ = false;
   const std::string cause = carrier_.explain(ticket);
-  explanation_ = fmt::format("step {}, exchange {}, worker {} of {}: {} ({}){}{}", step_,
-                             ticket.sequence, options().rank, options().workers, error.what,
-                             name_of(error.code), cause.empty() ? "" : ": ", cause);
+  explanation_ = fmt::format("step {}, exchange {}, worker {} of {}, codec {}: {} ({}){}{}", step_,
+                             ticket.sequence, options().rank, options().workers, memory_->spec(),
+                             error.what, name_of(error.code), cause.empty() ? "" : ": ", cause);
   carrier_.abandon();
   return error;
 }
@@ -164,6 +190,7 @@ std::vector<std::byte> Group::save() const {
 
 Verdict Group::load(std::span<const std::byte> saved) {
   SLUICE_ASSERT(!running_);
+  if (dead_) return Problem{Code::unavailable, "group: dead after an error; accepted: a new one"};
   return memory_->load(saved);
 }
 

@@ -8,6 +8,7 @@
 // Every worker hands over the same tensors in the same order. A group belongs to one thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,8 +52,15 @@ class Group {
   // Does what can be done without blocking; true when the step is finished. After an error the
   // group is dead: chunks that were done keep their effect, the others have none.
   Result<bool> advance();
-  // Blocks until the step is finished. A time-out names who is missing in explain().
-  Status finish();
+  // Blocks until the step is finished. A time-out names who is missing in explain(). Ends soon, as
+  // an error of kElsewhere, once another thread has set `stop`.
+  Status finish(const std::atomic<bool>* stop = nullptr);
+  static constexpr Error kElsewhere{Code::unavailable, 0, "another worker of this process failed"};
+  // After an exception in advance() or finish(): nothing of the jobs is touched any more, and the
+  // group is dead.
+  void give_up();
+  // Whether a step is in flight.
+  [[nodiscard]] bool is_running() const { return running_; }
 
   // What happened, for a person, after an error. May allocate.
   [[nodiscard]] std::string explain() const { return explanation_; }
@@ -69,6 +77,7 @@ class Group {
 
  private:
   void reserve_flights();
+  Status refuse(std::string explanation, const char* what);
   Result<bool> admit();
   Result<Nothing> launch(Flight& flight);
   Error fail(const Error& error, const Ticket& ticket);

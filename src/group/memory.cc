@@ -15,10 +15,25 @@ namespace {
 
 constexpr std::uint64_t kTensorMax = std::uint64_t{1} << 40;  // coordinates
 
-std::uint64_t identity_of(std::string_view spec, const GroupOptions& options) {
-  std::uint64_t digest = mix(options.workers, options.chunk_count);
-  for (const char c : spec) digest = mix(digest, static_cast<unsigned char>(c));
+std::uint64_t digest_of(std::string_view text, std::uint64_t digest) {
+  for (const char c : text) digest = mix(digest, static_cast<unsigned char>(c));
   return digest;
+}
+
+std::uint64_t identity_of(std::string_view spec, const GroupOptions& options) {
+  return digest_of(spec, mix(options.workers, options.chunk_count));
+}
+
+// An id names all randomness of a tensor, and the tensor to the other ranks.
+Verdict check_ids(std::span<const Tensor> tensors) {
+  std::vector<std::uint64_t> ids;
+  ids.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) ids.push_back(tensor.id);
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return Nothing{};
+  return Problem{Code::invalid_argument,
+                 fmt::format("two tensors with id {:x}; accepted: different ids", *twice)};
 }
 
 Verdict check_tensors(std::span<const Tensor> tensors) {
@@ -50,6 +65,7 @@ Memory::Memory(Token, const GroupOptions& options, std::string_view spec, const 
       spec_(spec),
       codec_(codec),
       identity_(identity_of(spec, options)),
+      codec_name_(static_cast<std::uint32_t>(digest_of(spec, 0) >> 32)),
       feedback_(options.feedback),
       before_(options.keep_before ? options.feedback : FeedbackKind::none) {
   const Traits traits = codec.traits(options.workers);
@@ -62,15 +78,29 @@ Verdict Memory::add(std::span<const Tensor> tensors) {
   SLUICE_TRY(check_tensors(tensors));
   std::vector<Tensor> all = tensors_;
   all.insert(all.end(), tensors.begin(), tensors.end());
+  SLUICE_TRY(check_ids(all));
   SLUICE_TRY(codec_.accepts(all, options_.workers));
-  tensors_ = std::move(all);
+  // Where memory is refused in the middle, all is as it was.
+  struct Addition {
+    explicit Addition(Memory& of) : memory(of) {}
+    ~Addition() { memory.cut(memory.tensors_.size()); }
+    Memory& memory;
+  } addition(*this);
   for (const Tensor& tensor : tensors) {
     feedback_.add(tensor);
     before_.add(tensor);
     in_step_.push_back(0);
     states_.emplace_back(codec_.plan(tensor, options_.workers).state_size);
   }
+  tensors_ = std::move(all);
   return Nothing{};
+}
+
+void Memory::cut(std::size_t count) {
+  feedback_.cut(count);
+  before_.cut(count);
+  if (in_step_.size() > count) in_step_.resize(count);
+  if (states_.size() > count) states_.resize(count);
 }
 
 std::uint32_t Memory::chunk_count(const Tensor& tensor) const {
@@ -103,6 +133,16 @@ Chunk Memory::chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset
 
 std::uint64_t Memory::digest(const Chunk& chunk) const {
   return mix(mix(mix(identity_, chunk.key), chunk.piece.offset), chunk.piece.count);
+}
+
+Subject Memory::subject(const Chunk& chunk, std::uint64_t step) const {
+  return {.step = step,
+          .seed = options_.seed,
+          .tensor = chunk.piece.tensor.id,
+          .offset = chunk.piece.offset,
+          .count = chunk.piece.count,
+          .chunk = options_.chunk_count,
+          .codec = codec_name_};
 }
 
 void Memory::count(std::span<const std::uint64_t> tally) {

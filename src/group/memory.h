@@ -47,8 +47,9 @@ class Memory {
   Chunk chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset,
               std::span<const float> gradient, std::span<float> mean,
               std::span<std::uint64_t> tally);
-  // Names that chunk alike on every rank, but for the sequence number.
+  // Names that chunk alike on every rank, but for the sequence number: as one number, and in parts.
   [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
+  [[nodiscard]] Subject subject(const Chunk& chunk, std::uint64_t step) const;
 
   // Any thread: adds a chunk's counts to the step's.
   void count(std::span<const std::uint64_t> tally);
@@ -74,10 +75,14 @@ class Memory {
   Verdict load(std::span<const std::byte> saved);
 
  private:
+  // Forgets what tensors from this one on keep.
+  void cut(std::size_t count);
+
   GroupOptions options_;
   std::string spec_;
   const Codec& codec_;
   std::uint64_t identity_;
+  std::uint32_t codec_name_;  // of the spec, for those who have another
   std::vector<Tensor> tensors_;
   Feedback feedback_;
   Feedback before_;  // residuals as they were before the step, with keep_before …

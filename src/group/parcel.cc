@@ -30,14 +30,18 @@ void Parcel::reserve() {
   grow(place_, place);
 }
 
-Verdict Parcel::begin(const ParcelOrder& order, std::span<const Job> jobs) {
+Verdict Parcel::load(const ParcelOrder& order, std::span<const Job> jobs) {
   if (busy_ != 0) {
     return Problem{Code::invalid_argument,
                    "parcel: one is in flight; accepted: begin after it finished"};
   }
   SLUICE_TRY(cargo_.load(order, jobs));
   reserve();
-  const FloatEnvironment environment;
+  return Nothing{};
+}
+
+Verdict Parcel::begin(const ParcelOrder& order, std::span<const Job> jobs) {
+  SLUICE_TRY(load(order, jobs));
   if (const Status launched = launch(); !launched) {
     const std::string message = explain(launched.error());
     abandon();
@@ -47,6 +51,7 @@ Verdict Parcel::begin(const ParcelOrder& order, std::span<const Job> jobs) {
 }
 
 Status Parcel::launch() {
+  const FloatEnvironment environment;
   if (members_.size() < cargo_.count()) members_.resize(cargo_.count());
   std::span<std::byte> host = host_.bytes();
   std::span<std::byte> place = place_.bytes();
@@ -56,8 +61,8 @@ Status Parcel::launch() {
     member.chunk = cargo_.chunk(i);
     Arena arena(host, place);
     SLUICE_TRY(member.flight.begin(cargo_.codec(i), member.chunk,
-                                   {i, cargo_.digest(member.chunk)}, fusion_,
-                                   cargo_.report().stats, arena));
+                                   {i, cargo_.digest(member.chunk), cargo_.subject(member.chunk)},
+                                   fusion_, cargo_.report().stats, arena));
     host = host.subspan(round_up(arena.host_used(), kAlignment));
     place = place.subspan(round_up(arena.place_used(), kAlignment));
     if (!member.flight.busy()) finish(member);
@@ -92,9 +97,10 @@ void Parcel::abandon() {
 std::string Parcel::explain(const Error& error) {
   const std::string cause = fusion_.explain({0, 0});
   const GroupOptions& options = cargo_.memory().options();
-  return fmt::format("step {}, parcel {}, worker {} of {}: {} ({}){}{}", cargo_.order().step,
-                     cargo_.order().sequence, options.rank, options.workers, error.what,
-                     name_of(error.code), cause.empty() ? "" : ": ", cause);
+  return fmt::format("step {}, parcel {}, worker {} of {}, codec {}: {} ({}){}{}",
+                     cargo_.order().step, cargo_.order().sequence, options.rank, options.workers,
+                     cargo_.memory().spec(), error.what, name_of(error.code),
+                     cause.empty() ? "" : ": ", cause);
 }
 
 }  // namespace sluice

@@ -29,8 +29,13 @@ class Parcel {
   // Codecs of jobs with kExactTensor and with kSparseTensor, if any. All outlive the parcel.
   Parcel(Memory& memory, const Codec& exact, const Codec* sparse = nullptr);
 
-  // Jobs' memory stays put until finished. Nothing may be in flight.
+  // Jobs' memory stays put until finished. Nothing may be in flight. An error loses the parcel,
+  // unless it is an invalid argument.
   Verdict begin(const ParcelOrder& order, std::span<const Job> jobs);
+  // The same in two: takes memory and the jobs, which can be refused, …
+  Verdict load(const ParcelOrder& order, std::span<const Job> jobs);
+  // … and encodes them. After an error only abandon() is left.
+  Status launch();
   Status advance();
   [[nodiscard]] bool finished() const { return busy_ == 0; }
   // Gives up what is in flight; nothing of the caller's is touched any more.
@@ -49,7 +54,6 @@ class Parcel {
   };
 
   void reserve();
-  Status launch();
   void finish(const Member& member);
 
   Cargo cargo_;

@@ -99,6 +99,23 @@ struct Expected {
   std::span<const std::vector<std::byte>> states;
 };
 
+std::string name_of_feedback(std::uint32_t kind) {
+  for (const FeedbackInfo& info : kFeedbacks) {
+    if (static_cast<std::uint32_t>(info.kind) == kind)
+      return fmt::format("kind {} ('{}')", kind, info.name);
+  }
+  return fmt::format("kind {}", kind);
+}
+
+// Text of someone else's, for a message.
+std::string printable(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string shown(text.substr(0, kMost));
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text.size() > kMost ? shown + "…" : shown;
+}
+
 Verdict read_format(Reader& in) {
   if (as_text(in.bytes(kMagic.size())) != kMagic) {
     return malformed(fmt::format("does not start with {}", kMagic));
@@ -117,12 +134,13 @@ Verdict read_owner(Reader& in, const Expected& expected) {
                                 expected.rank, expected.workers));
   }
   if (const auto feedback = in.value<std::uint32_t>(); feedback != expected.feedback) {
-    return mismatch(
-        fmt::format("feedback kind {}; this group has {}", feedback, expected.feedback));
+    return mismatch(fmt::format("feedback {}; this group has {}", name_of_feedback(feedback),
+                                name_of_feedback(expected.feedback)));
   }
   if (const auto spec = as_text(in.bytes(in.value<std::uint32_t>()));
       !resumes(spec, expected.spec)) {
-    return mismatch(fmt::format("saved by another codec; this is '{}'", expected.spec));
+    return mismatch(
+        fmt::format("saved by codec '{}'; this is '{}'", printable(spec), expected.spec));
   }
   return Nothing{};
 }

@@ -292,10 +292,10 @@ class StreamLane(Lane):
             report = self._port.run(order, jobs)
         except SluiceError as error:
             raise self._ranks.lost(self.position, error, self.hang_up) from None
-        stats, after = report.stats, self._port.traffic()
-        coding = stats.encode_seconds + stats.decode_seconds
-        self.figures.seconds["encode"] += stats.encode_seconds
-        self.figures.seconds["decode"] += stats.decode_seconds
+        after = self._port.traffic()
+        coding = report.encode_seconds + report.decode_seconds
+        self.figures.seconds["encode"] += report.encode_seconds
+        self.figures.seconds["decode"] += report.decode_seconds
         self.figures.seconds["network"] += max(0.0, time.perf_counter() - began - coding)
         self.figures.bytes_sent += after.sent_bytes - before.sent_bytes
         self.figures.bytes_received += after.received_bytes - before.received_bytes

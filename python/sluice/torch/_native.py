@@ -12,7 +12,14 @@ EXACT, SPARSE = 0xFFFFFFFF, 0xFFFFFFFE
 DONE, SHARDS, MAXIMUM, SUM, WHOLE = range(5)
 
 
-class Options(c.Structure):
+class Sized(c.Structure):
+    """A struct that may grow: its first field is its size, which is set here."""
+
+    def __init__(self, **fields: int) -> None:
+        super().__init__(size=c.sizeof(self), **fields)
+
+
+class Options(Sized):
     _fields_ = [("size", c.c_size_t), ("rank", c.c_uint32), ("workers", c.c_uint32),
                 ("seed", c.c_uint64), ("feedback", c.c_char_p), ("chunk", c.c_uint32),
                 ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32),
@@ -28,22 +35,17 @@ class Job(c.Structure):
                 ("mean", c.c_void_p)]
 
 
-class Order(c.Structure):
-    _fields_ = [("step", c.c_uint64), ("sequence", c.c_uint64), ("part", c.c_uint32),
-                ("parts", c.c_uint32), ("digest", c.c_uint32), ("probe", c.c_uint32)]
+class Order(Sized):
+    _fields_ = [("size", c.c_size_t), ("step", c.c_uint64), ("sequence", c.c_uint64),
+                ("part", c.c_uint32), ("parts", c.c_uint32), ("digest", c.c_uint32),
+                ("probe", c.c_uint32)]
 
 
-class Step(c.Structure):
-    _fields_ = [("collective", c.c_uint32), ("receives_vary", c.c_uint32),
+class Step(Sized):
+    _fields_ = [("size", c.c_size_t), ("collective", c.c_uint32), ("receives_vary", c.c_uint32),
                 ("answers_vary", c.c_uint32), ("send_sizes", c.POINTER(c.c_uint64)),
                 ("receive_sizes", c.POINTER(c.c_uint64)), ("answer_sizes", c.POINTER(c.c_uint64)),
                 ("lane_count", c.c_uint64)]
-
-
-class Stats(c.Structure):
-    _fields_ = [("rounds", c.c_uint64), ("bytes_up", c.c_uint64), ("bytes_down", c.c_uint64),
-                ("chunks", c.c_uint64), ("encode_seconds", c.c_double),
-                ("decode_seconds", c.c_double)]
 
 
 class Probe(c.Structure):
@@ -51,13 +53,16 @@ class Probe(c.Structure):
                 ("silent", c.c_uint64), ("error_energy", c.c_double), ("exact_energy", c.c_double)]
 
 
-class Report(c.Structure):
-    _fields_ = [("stats", Stats), ("digest", c.c_uint64), ("infinite", c.c_uint64)]
+class Report(Sized):
+    _fields_ = [("size", c.c_size_t), ("digest", c.c_uint64), ("infinite", c.c_uint64),
+                ("rounds", c.c_uint64), ("bytes_up", c.c_uint64), ("bytes_down", c.c_uint64),
+                ("chunks", c.c_uint64), ("encode_seconds", c.c_double),
+                ("decode_seconds", c.c_double)]
     probes: Sequence[Probe] = ()
 
 
-class Traffic(c.Structure):
-    _fields_ = [("sent_bytes", c.c_uint64), ("received_bytes", c.c_uint64),
+class Traffic(Sized):
+    _fields_ = [("size", c.c_size_t), ("sent_bytes", c.c_uint64), ("received_bytes", c.c_uint64),
                 ("retransmits", c.c_uint64)]
 
 
@@ -74,8 +79,8 @@ _SIGNATURES = {
                                          c.POINTER(c.c_uint64)]),
     "sluice_memory_state": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
                                       c.POINTER(c.c_size_t)]),
-    "sluice_memory_model": (None, [c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
-    "sluice_memory_end_step": (None, [c.c_void_p]),
+    "sluice_memory_model": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
+    "sluice_memory_end_step": (c.c_int, [c.c_void_p]),
     "sluice_memory_undo_step": (c.c_int, [c.c_void_p]),
     "sluice_parcel_make": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p)]),
     "sluice_parcel_free": (None, [c.c_void_p]),
@@ -88,8 +93,8 @@ _SIGNATURES = {
                                        c.POINTER(c.c_uint64)]),
     "sluice_parcel_pack_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
     "sluice_parcel_spread_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
-    "sluice_parcel_abandon": (None, [c.c_void_p]),
-    "sluice_parcel_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_parcel_abandon": (c.c_int, [c.c_void_p]),
+    "sluice_parcel_report": (c.c_int, [c.c_void_p, c.POINTER(Report)]),
     "sluice_parcel_probes": (c.c_size_t, [c.c_void_p, c.POINTER(Probe), c.c_size_t]),
     "sluice_aggregator_start": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
     "sluice_aggregator_addresses": (c.c_char_p, [c.c_void_p]),
@@ -98,9 +103,9 @@ _SIGNATURES = {
                                    c.c_int, c.POINTER(c.c_void_p)]),
     "sluice_port_free": (None, [c.c_void_p]),
     "sluice_port_run": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
-    "sluice_port_report": (None, [c.c_void_p, c.POINTER(Report)]),
+    "sluice_port_report": (c.c_int, [c.c_void_p, c.POINTER(Report)]),
     "sluice_port_probes": (c.c_size_t, [c.c_void_p, c.POINTER(Probe), c.c_size_t]),
-    "sluice_port_traffic": (None, [c.c_void_p, c.POINTER(Traffic)]),
+    "sluice_port_traffic": (c.c_int, [c.c_void_p, c.POINTER(Traffic)]),
     "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
     "sluice_memory_shorten": (c.c_int, [c.c_void_p, c.c_uint32, c.c_char_p, c.c_void_p,
                                         c.c_uint64, c.c_void_p]),
@@ -151,7 +156,7 @@ class Memory:
                  sparse: str) -> None:
         self.codec = codec
         self._handle = c.c_void_p()
-        options = Options(size=c.sizeof(Options), rank=rank, workers=workers, seed=seed,
+        options = Options(rank=rank, workers=workers, seed=seed,
                           feedback=feedback.encode(), keep_before=int(feedback != "none"),
                           sparse=sparse.encode())
         check(lib().sluice_memory_make(codec._handle, c.byref(options), c.byref(self._handle)))
@@ -185,11 +190,11 @@ class Memory:
     def model(self) -> tuple[int, int]:
         """Address and number of bytes."""
         address, size = c.c_void_p(), c.c_size_t()
-        lib().sluice_memory_model(self._handle, c.byref(address), c.byref(size))
+        check(lib().sluice_memory_model(self._handle, c.byref(address), c.byref(size)))
         return address.value or 0, size.value
 
     def end_step(self) -> None:
-        lib().sluice_memory_end_step(self._handle)
+        check(lib().sluice_memory_end_step(self._handle))
 
     def undo_step(self) -> None:
         check(lib().sluice_memory_undo_step(self._handle))
@@ -205,7 +210,7 @@ class Memory:
 
 def _report(handle: c.c_void_p, fill: Callable, fill_probes: Callable) -> Report:
     report = Report()
-    fill(handle, c.byref(report))
+    check(fill(handle, c.byref(report)))
     count = fill_probes(handle, None, 0)
     report.probes = (Probe * count)()
     fill_probes(handle, report.probes, count)
@@ -268,7 +273,7 @@ class Parcel:
         check(lib().sluice_parcel_spread_lanes(self._handle, address, count))
 
     def abandon(self) -> None:
-        lib().sluice_parcel_abandon(self._handle)
+        check(lib().sluice_parcel_abandon(self._handle))
 
     def report(self) -> Report:
         return _report(self._handle, lib().sluice_parcel_report, lib().sluice_parcel_probes)
@@ -315,7 +320,7 @@ class Port:
 
     def traffic(self) -> Traffic:
         traffic = Traffic()
-        lib().sluice_port_traffic(self._handle, c.byref(traffic))
+        check(lib().sluice_port_traffic(self._handle, c.byref(traffic)))
         return traffic
 
     def close(self) -> None:

@@ -306,7 +306,8 @@ class State:
                 raise work.error or SluiceError("the bucket could not be unpacked")
             for part in range(part, work.parts, len(self._lanes)):
                 self._go_on()
-                order = _native.Order(work.step, first + part, part, work.parts, 0, self._probe())
+                order = _native.Order(step=work.step, sequence=first + part, part=part,
+                                      parts=work.parts, probe=self._probe())
                 self._count(lane.run(order, work.jobs, work.index))
         except BaseException as error:
             self._fail(lane, work, error)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "base/assert.h"
@@ -51,8 +52,13 @@ bool Meeting::post(std::uint32_t rank, std::uint64_t generation, const Ticket& t
 void Meeting::close(const WorldOptions& options, std::uint32_t step) {
   error_ = {};
   complaint_.clear();
-  const Status status = combine_all(options, step);
-  if (!status) error_ = status.error();
+  // No exception may pass: the others would wait for the end of this for ever.
+  try {
+    const Status status = combine_all(options, step);
+    if (!status) error_ = status.error();
+  } catch (const std::bad_alloc&) {
+    error_ = {Code::out_of_memory, 0, "local: no memory to combine in"};
+  }
   // In this order, so that withdraw() never finds an open meeting that forgot its posts. Nobody
   // posts here again before this worker has posted to the slot's other meeting.
   closed_.store(generation_, std::memory_order_release);
@@ -96,11 +102,14 @@ Status Meeting::agree() {
     const Posted& other = posted_[rank];
     if (other.ticket.sequence != first.ticket.sequence ||
         other.ticket.digest != first.ticket.digest || other.rounds.size() != first.rounds.size()) {
+      const std::string what = difference(first.ticket.subject, "worker 0", other.ticket.subject,
+                                          fmt::format("worker {}", rank));
       complaint_ = fmt::format(
           "worker 0 is at exchange {} ({:016x}, {} rounds) and worker {} at exchange {} ({:016x}, "
-          "{} rounds): they do not reduce the same tensor, chunk, step or codec",
+          "{} rounds): they do not reduce the same {}",
           first.ticket.sequence, first.ticket.digest, first.rounds.size(), rank,
-          other.ticket.sequence, other.ticket.digest, other.rounds.size());
+          other.ticket.sequence, other.ticket.digest, other.rounds.size(),
+          what.empty() ? "tensor, chunk, step or codec" : what);
       return Error{Code::mismatch, 0, "workers disagree on the exchange"};
     }
     for (std::size_t i = 0; i < first.rounds.size(); ++i) {

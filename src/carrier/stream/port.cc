@@ -85,7 +85,11 @@ void Port::keep() {
   while (!has_ended_) {
     ended_.wait_for(lock, kIdle);
     // Errors are for whoever waits here next.
-    if (!has_ended_ && now() >= used_ + kIdle) static_cast<void>(pump());
+    if (has_ended_ || now() < used_ + kIdle) continue;
+    try {
+      static_cast<void>(pump());
+    } catch (const std::bad_alloc&) {  // Whoever comes next has memory, or is told.
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "carrier/stream/servers.h"
 
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -26,15 +27,26 @@ Servers::Servers(Token, std::vector<std::unique_ptr<Server>> servers)
 Status Servers::run(const std::function<void()>& tick) {
   std::mutex mutex;
   std::optional<Error> failure;
-  const auto serve = [&](std::size_t index) {
-    const Status served = servers_[index]->run(index == 0 ? tick : nullptr);
-    if (served) return;
+  const auto end = [&](const Error& error) {
     stop();
     const std::lock_guard lock(mutex);
-    if (!failure) failure = served.error();
+    if (!failure) failure = error;
+  };
+  const auto serve = [&](std::size_t index) {
+    try {
+      const Status served = servers_[index]->run(index == 0 ? tick : nullptr);
+      if (!served) end(served.error());
+    } catch (const std::bad_alloc&) {
+      end({Code::out_of_memory, 0, "an aggregator ran out of memory"});
+    }
   };
   std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < servers_.size(); ++i) threads.emplace_back(serve, i);
+  try {
+    threads.reserve(servers_.size());
+    for (std::size_t i = 1; i < servers_.size(); ++i) threads.emplace_back(serve, i);
+  } catch (const std::exception&) {  // The threads that are there must be joined.
+    end({Code::unavailable, 0, "no thread for an aggregator"});
+  }
   serve(0);
   for (std::thread& thread : threads) thread.join();
   return failure ? Status(*failure) : ok();

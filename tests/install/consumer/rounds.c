@@ -29,10 +29,8 @@ static void fill(void) {
 
 static sluice_memory* make_memory(const sluice_codec* codec, uint32_t rank) {
   const sluice_tensor tensor = {0, 1, COUNT};
-  sluice_options options;
+  sluice_options options = SLUICE_OPTIONS_INIT;
   sluice_memory* memory = NULL;
-  memset(&options, 0, sizeof options);
-  options.size = sizeof options;
   options.rank = rank;
   options.workers = WORKERS;
   options.seed = 7;
@@ -137,11 +135,10 @@ static void shards(const sluice_step* steps) {
 static void run_parcels(const sluice_codec* codec) {
   sluice_memory* memories[WORKERS];
   sluice_step steps[WORKERS];
-  sluice_order order;
+  sluice_order order = SLUICE_ORDER_INIT;
+  const sluice_step fresh = SLUICE_STEP_INIT;
   int rank;
-  memset(&order, 0, sizeof order);
   order.step = 3;
-  order.parts = 1;
   for (rank = 0; rank < WORKERS; ++rank) {
     sluice_job job;
     job.tensor = 0;
@@ -153,7 +150,10 @@ static void run_parcels(const sluice_codec* codec) {
     expect(sluice_parcel_begin(parcels[rank], &order, &job, 1));
   }
   for (;;) {
-    for (rank = 0; rank < WORKERS; ++rank) expect(sluice_parcel_next(parcels[rank], &steps[rank]));
+    for (rank = 0; rank < WORKERS; ++rank) {
+      steps[rank] = fresh;
+      expect(sluice_parcel_next(parcels[rank], &steps[rank]));
+    }
     if (steps[0].collective == SLUICE_DONE) break;
     if (steps[0].collective == SLUICE_SHARDS || steps[0].collective == SLUICE_WHOLE) {
       shards(steps);

@@ -1,0 +1,88 @@
+// Structs that may grow: their first member says how large the caller believes them to be.
+//
+// A caller of an older version hands over fewer bytes and gets as many; one of a newer version may
+// hand over more, which must be zeros where the library reads them and become zeros where it
+// writes.
+#pragma once
+
+#include <sluice/sluice.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "base/result.h"
+
+namespace sluice::abi {
+
+// Bytes of each struct when it was new, up to its last member then, which is what is named here.
+// They stay when the struct grows: callers that were compiled for it are still served.
+template <class T>
+inline constexpr std::size_t kFirstSize = 0;
+template <>
+inline constexpr std::size_t kFirstSize<sluice_options> = offsetof(sluice_options, sparse) +
+                                                          sizeof(sluice_options::sparse);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_traits> = offsetof(sluice_traits, feedback) +
+                                                         sizeof(sluice_traits::feedback);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_stats> = offsetof(sluice_stats, decode_seconds) +
+                                                        sizeof(sluice_stats::decode_seconds);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_order> = offsetof(sluice_order, probe) +
+                                                        sizeof(sluice_order::probe);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_step> = offsetof(sluice_step, lane_count) +
+                                                       sizeof(sluice_step::lane_count);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_report> = offsetof(sluice_report, decode_seconds) +
+                                                         sizeof(sluice_report::decode_seconds);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_traffic> = offsetof(sluice_traffic, retransmits) +
+                                                          sizeof(sluice_traffic::retransmits);
+
+// No struct of any version is larger: a size beyond was never set.
+inline constexpr std::size_t kStructSizeMax = 4096;
+
+Verdict check_struct_size(const char* name, std::size_t given, std::size_t first,
+                          std::size_t known);
+Verdict check_tail(const char* name, const void* whole, std::size_t given, std::size_t known);
+
+// A struct that the caller filled, with zeros for what its version did not have.
+template <class T>
+Checked<T> read_sized(const char* name, const T* from) {
+  static_assert(kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T) && sizeof(T) <= kStructSizeMax);
+  if (from == nullptr) {
+    return Problem{Code::invalid_argument,
+                   std::string(name) + " is NULL; accepted: a struct with its size"};
+  }
+  SLUICE_TRY(check_struct_size(name, from->size, kFirstSize<T>, sizeof(T)));
+  SLUICE_TRY(check_tail(name, from, from->size, sizeof(T)));
+  T made{};
+  std::memcpy(&made, from, std::min(from->size, sizeof(T)));
+  return made;
+}
+
+// Whether write_sized() can; for functions that do something before they write.
+template <class T>
+Verdict check_sized(const char* name, const T* into) {
+  static_assert(kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T) && sizeof(T) <= kStructSizeMax);
+  if (into == nullptr) {
+    return Problem{Code::invalid_argument,
+                   std::string(name) + " is NULL; accepted: a struct with its size"};
+  }
+  return check_struct_size(name, into->size, kFirstSize<T>, sizeof(T));
+}
+
+// Fills as many bytes as the caller has; its size stays.
+template <class T>
+Verdict write_sized(const char* name, const T& from, T* into) {
+  SLUICE_TRY(check_sized(name, into));
+  const std::size_t size = into->size;
+  std::memset(static_cast<void*>(into), 0, size);
+  std::memcpy(static_cast<void*>(into), &from, std::min(size, sizeof(T)));
+  into->size = size;
+  return Nothing{};
+}
+
+}  // namespace sluice::abi
