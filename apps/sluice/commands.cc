@@ -18,9 +18,12 @@ constexpr int kExitFailure = 1;
 constexpr int kExitBrokenPipe = 128 + SIGPIPE;  // as if the signal had ended it
 
 int exit_status(const Problem& problem) {
-  complain(problem.message);
+  const bool is_said =
+      problem.code != Code::out_of_memory || problem.message.starts_with(kOutOfMemory);
+  complain(is_said ? problem.message : fmt::format("{}: {}", kOutOfMemory, problem.message));
   switch (problem.code) {
     case Code::invalid_argument:
+    case Code::out_of_memory:
     case Code::malformed:
     case Code::io: return kExitUsage;
     default: return kExitFailure;

@@ -14,7 +14,6 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kNoMemory = "out of memory";
 constexpr const char* kNoThread = "out of memory: a thread could not be started";
 
 // Of the handler below, which takes no argument.
@@ -28,9 +27,9 @@ const char* words_for_current() {
   try {
     std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc&) {
-    return kNoMemory;
+    return kOutOfMemory;
   } catch (const std::length_error&) {
-    return kNoMemory;
+    return kOutOfMemory;
   } catch (const std::system_error& error) {
     const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
     return is_thread ? kNoThread : nullptr;
@@ -59,7 +58,7 @@ Verdict with_memory(const std::string& wanted, const std::function<Verdict()>& w
   } catch (const std::exception&) {
     const char* const words = words_for_current();
     if (words == nullptr) std::rethrow_exception(std::current_exception());
-    return Problem{Code::invalid_argument,
+    return Problem{Code::out_of_memory,
                    wanted.empty() ? std::string(words) : fmt::format("{}: {}", words, wanted)};
   }
 }

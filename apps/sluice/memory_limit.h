@@ -9,6 +9,9 @@
 
 namespace sluice::cli {
 
+// How every such line begins.
+inline constexpr const char* kOutOfMemory = "out of memory";
+
 // Does the work. Where memory for it, or a thread, cannot be had, the Problem says so and what was
 // wanted, if that is not empty.
 Verdict with_memory(const std::string& wanted, const std::function<Verdict()>& work);

@@ -21,7 +21,7 @@ TEST(MemoryLimit, SaysWhatWasWanted) {
   const Verdict verdict = throws(std::bad_alloc(), "--count 7 wants 28 bytes");
   ASSERT_FALSE(verdict);
   EXPECT_EQ(verdict.error().message, "out of memory: --count 7 wants 28 bytes");
-  EXPECT_EQ(verdict.error().code, Code::invalid_argument);
+  EXPECT_EQ(verdict.error().code, Code::out_of_memory);
   EXPECT_EQ(throws(std::bad_alloc()).error().message, "out of memory");
   EXPECT_EQ(throws(std::length_error("vector")).error().message, "out of memory");
   const auto again = std::make_error_code(std::errc::resource_unavailable_try_again);
