@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
@@ -15,24 +18,57 @@ namespace sluice {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Start-up only: may throw bad_alloc. Spans of an empty buffer are not null either.
-  explicit AlignedBuffer(std::size_t size)
-      : bytes_(static_cast<std::byte*>(::operator new[](size, std::align_val_t{kAlignment}))),
-        size_(size) {
-    std::memset(bytes_.get(), 0, size);
+  // Start-up only: may throw bad_alloc. Spans of an empty buffer are not null either. A large one
+  // takes memory page by page when it is first touched: what is reserved for a rare case is free.
+  explicit AlignedBuffer(std::size_t size) : size_(size) {
+    if (size < kLazyFrom) {
+      make_zeros();
+    } else {
+      take_zeros();
+    }
   }
-  [[nodiscard]] std::span<std::byte> bytes() { return {bytes_.get(), size_}; }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
+  AlignedBuffer(AlignedBuffer&& other) noexcept { *this = std::move(other); }
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    std::swap(small_, other.small_);
+    std::swap(large_, other.large_);
+    std::swap(first_, other.first_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  [[nodiscard]] std::span<std::byte> bytes() { return {first_, size_}; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {first_, size_}; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
  private:
-  struct Free {
+  struct Delete {
     void operator()(std::byte* bytes) const {
       ::operator delete[](bytes, std::align_val_t{kAlignment});
     }
   };
+  struct Free {
+    void operator()(void* bytes) const { std::free(bytes); }
+  };
 
-  std::unique_ptr<std::byte[], Free> bytes_;
+  // From here on calloc() gets fresh pages from the kernel, which are zeros already.
+  static constexpr std::size_t kLazyFrom = std::size_t{128} << 10;
+
+  void make_zeros() {
+    small_.reset(static_cast<std::byte*>(::operator new[](size_, std::align_val_t{kAlignment})));
+    std::memset(small_.get(), 0, size_);
+    first_ = small_.get();
+  }
+  void take_zeros() {
+    if (size_ > std::numeric_limits<std::size_t>::max() - kAlignment) throw std::bad_alloc();
+    std::size_t room = size_ + kAlignment;
+    large_.reset(std::calloc(1, room));
+    void* first = large_.get();
+    if (first == nullptr) throw std::bad_alloc();
+    first_ = static_cast<std::byte*>(std::align(kAlignment, size_, first, room));
+  }
+
+  std::unique_ptr<std::byte[], Delete> small_;
+  std::unique_ptr<void, Free> large_;  // aligned from first_ on
+  std::byte* first_ = nullptr;
   std::size_t size_ = 0;
 };
 
