@@ -202,8 +202,10 @@ class Trouble(MpiTest):
         self.assertEqual(done.stdout, "")
 
     def test_a_worker_that_is_killed_ends_the_job(self):
-        # By the limit of processor time, in the middle of its many steps.
-        endless = self.job("--codec", "tide", "--steps", "1000000000")
+        # By the limit of processor time, in the middle of its many steps. Large ones: workers that
+        # mostly wait for each other need minutes for a second on a busy machine.
+        endless = [SLUICE, "reduce", "--carrier", "mpi", "--timeout", "20", "--codec", "tide",
+                   "--steps", "1000000000", *self.gradients(3, count=4 << 20)]
         self.mpirun("-n", "2", *endless, ":",
                     "-n", "1", "sh", "-c", 'ulimit -t 1; exec "$@"', "sh", *endless, status=None)
 

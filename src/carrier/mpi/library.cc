@@ -191,19 +191,11 @@ Verdict initialise(Library& library) {
     int provided = 0;
     const int code = library.init_thread(nullptr, nullptr, kThreadMultiple, &provided);
     if (code != 0) return unavailable("mpi: MPI_Init_thread: " + error_text(library, code));
-    library.is_ours = true;
     stay_loaded();
     on_exit(&finish, nullptr);
   }
   library.query_thread(&library.level);
   return Nothing{};
-}
-
-Verdict make_own(Library& library, std::chrono::nanoseconds timeout) {
-  SLUICE_TRY_ASSIGN(library.own, duplicate(library, library.world, timeout));
-  const int code = library.comm_set_errhandler(library.own, library.errors_return);
-  if (code == 0) return Nothing{};
-  return Problem{Code::io, "mpi: MPI_Comm_set_errhandler: " + error_text(library, code)};
 }
 
 void close_locked(Process& process, const Problem& why) {
@@ -225,10 +217,12 @@ Checked<const Library*> start(std::chrono::nanoseconds timeout) {
   if (library.own == nullptr) SLUICE_TRY(initialise(library));
   if (const Status allowed = may_call(library); !allowed) return unavailable(allowed.error().what);
   if (library.own == nullptr) {
-    if (const Verdict made = make_own(library, timeout); !made) {
+    const Checked<Comm> made = duplicate(library, library.world, timeout);
+    if (!made) {
       close_locked(process, made.error());
       return made.error();
     }
+    library.own = *made;
   }
   return &library;
 }
@@ -249,15 +243,16 @@ Checked<Comm> duplicate(const Library& library, Comm from, std::chrono::nanoseco
   int code = library.comm_idup(from, &copy->comm, &copy->request);
   if (code == 0) {
     const Result<bool> done = is_done_by(library, &copy->request, deadline);
-    if (done && *done) return copy->comm;
-    if (done) {
+    if (done && !*done) {
       keep(std::move(copy));
       return Problem{Code::timeout,
                      fmt::format("mpi: not all workers came to make a world within {} s",
                                  std::chrono::duration<double>(timeout).count())};
     }
-    code = done.error().detail;
+    code =
+        done ? library.comm_set_errhandler(copy->comm, library.errors_return) : done.error().detail;
   }
+  if (code == 0) return copy->comm;
   return Problem{Code::io, "mpi: MPI_Comm_idup: " + error_text(library, code)};
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,17 +68,18 @@ struct Library {
 
   void* in_place = nullptr;
 
-  int level = 0;         // of threads, as MPI_Query_thread says
-  bool is_ours = false;  // initialised by us
+  int level = 0;  // of threads, as MPI_Query_thread says
   // All ranks, like `world`, which belongs to the program: its error handler is not changed, and
   // none of our messages travel in it. Errors in this one are returned.
   Comm own = nullptr;
 };
 
 // What MPI may still read or write stays until the very end of the process, after the destructors
-// of statics.
+// of statics. Any thread may call it.
 template <class T>
 void keep(std::unique_ptr<T> thing) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   // Never read and never freed.
   static std::vector<std::unique_ptr<T>>& kept =
       *std::make_unique<std::vector<std::unique_ptr<T>>>().release();
@@ -92,7 +94,8 @@ Checked<const Library*> start(std::chrono::nanoseconds timeout);
 // error.
 void close(const Problem& why);
 
-// A communicator like `from`, which all ranks ask for. Code::timeout: not all of them did.
+// A communicator like `from` that returns its errors. All ranks ask for it; Code::timeout: not all
+// of them did.
 Checked<Comm> duplicate(const Library& library, Comm from, std::chrono::nanoseconds timeout);
 
 // From here on some rank may wait in vain for another: at its end this process waits for the others

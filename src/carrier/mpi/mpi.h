@@ -1,5 +1,5 @@
-// mpi: one worker per process, started by mpirun. Each exchange is fused by itself and sharded over
-// all ranks: a direct reduce-scatter and all-gather of compressed bytes.
+// mpi: one worker per rank of MPI_COMM_WORLD, mostly started by mpirun. Each exchange is fused by
+// itself and sharded over all ranks: a direct reduce-scatter and all-gather of compressed bytes.
 #pragma once
 
 #include "base/limits.h"
@@ -7,7 +7,8 @@
 
 namespace sluice::mpi {
 
-// Starts MPI in this process; how many ranks there are.
+// How many ranks there are. The first call starts MPI, unless the program has, and waits for all
+// ranks to do the same.
 Checked<std::uint32_t> launched();
 
 // The worker of this process. All ranks make their worlds at the same time and alike.
