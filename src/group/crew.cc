@@ -1,5 +1,7 @@
 #include "group/crew.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <new>
@@ -49,11 +51,15 @@ Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_
   try {
     for (std::size_t place = 1; place < groups.size(); ++place) threads.emplace_back(run, place);
   } catch (const std::exception&) {  // The threads that are there must be joined.
-    errors[threads.size() + 1] = {Code::unavailable, 0, "no thread for a worker"};
     stop = true;
   }
   if (!groups.empty()) run(0);
   for (std::thread& thread : threads) thread.join();
+  if (threads.size() + 1 < groups.size()) {
+    return Problem{Code::unavailable,
+                   fmt::format("no thread for worker {} of {}: the system gives no more",
+                               threads.size() + 1, groups.size())};
+  }
   std::optional<Problem> elsewhere;
   for (std::size_t place = 0; place < groups.size(); ++place) {
     if (errors[place].code == Code::ok) continue;
