@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <new>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -22,7 +22,8 @@ Problem problem_of(const Group& group, const Error& error) {
 
 using JobsOf = std::function<std::vector<Job>(std::uint32_t)>;
 
-// One worker's step, and what became of it: no exception ends a thread.
+// One worker's step, and what became of it: no exception ends a thread. All that is thrown here is
+// for want of memory.
 Error run_one(Group& group, std::uint64_t step, const JobsOf& jobs, std::uint32_t place,
               const std::atomic<bool>& stop) {
   try {
@@ -30,7 +31,7 @@ Error run_one(Group& group, std::uint64_t step, const JobsOf& jobs, std::uint32_
     const Status started = group.start(step, mine);
     const Status finished = started ? group.finish(&stop) : started;
     return finished ? Error{} : finished.error();
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     group.give_up();
     return {Code::out_of_memory, 0, "a worker ran out of memory"};
   }
