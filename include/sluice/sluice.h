@@ -111,7 +111,7 @@ typedef struct sluice_options {
   uint64_t seed;        /* of all randomness, the same on every rank */
   const char* feedback; /* "none" or "ef"; NULL: none */
   uint32_t chunk;       /* coordinates per chunk, fitted to the codec; 0: 65536 */
-  uint32_t window;      /* chunks in flight, of a group; 0: 4 */
+  uint32_t window;      /* chunks in flight, of a group; 0: as many as the world has */
   double timeout;       /* seconds a group waits for others; 0: 60 */
   uint32_t keep_before; /* 1: sluice_memory_undo_step works, for a copy of the residuals */
   const char* sparse;   /* of a memory: SPEC of the codec of SLUICE_SPARSE jobs; NULL: lossless */
@@ -157,7 +157,8 @@ typedef struct sluice_stats {
 typedef struct sluice_world sluice_world;
 
 /* `workers` must be what the launcher started on a carrier between processes; 0: take that.
- * `window` is that of the groups, 0: 4. SLUICE_INVALID_ARGUMENT: unknown carrier, bad numbers.
+ * `window` is the most that its groups have, 1 to 1024; 0: 4. SLUICE_INVALID_ARGUMENT: unknown
+ * carrier, bad numbers.
  * SLUICE_UNAVAILABLE: the carrier's library is missing or the launcher did not start this process.
  */
 sluice_code sluice_world_make(const char* carrier, uint32_t workers, uint32_t window,

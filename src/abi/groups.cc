@@ -17,6 +17,7 @@ using sluice::abi::invalid;
 struct sluice_world {
   std::shared_ptr<sluice::World> world;  // shared with the groups' handles
   std::uint32_t workers;
+  std::uint32_t window;
 };
 
 // The group goes first, before what it uses.
@@ -42,7 +43,7 @@ sluice::Checked<sluice_world> make_world(const char* carrier, std::uint32_t work
   options.workers = workers;
   if (window != 0) options.window = window;
   SLUICE_TRY_ASSIGN(auto world, info->make_world(options));
-  return sluice_world{std::move(world), workers};
+  return sluice_world{std::move(world), workers, options.window};
 }
 
 Verdict check_rank(const sluice_world& world, const sluice::GroupOptions& options) {
@@ -50,6 +51,10 @@ Verdict check_rank(const sluice_world& world, const sluice::GroupOptions& option
   if (options.workers != world.workers) {
     return invalid(fmt::format("options.workers is {}; accepted: {}, as the world has",
                                options.workers, world.workers));
+  }
+  if (options.window > world.window) {
+    return invalid(fmt::format("options.window is {}; accepted: at most {}, as the world has",
+                               options.window, world.window));
   }
   if (std::find(here.begin(), here.end(), options.rank) == here.end()) {
     return invalid(fmt::format("rank {} does not live in this process; accepted: {}", options.rank,
@@ -126,7 +131,8 @@ sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
   return call(task, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{world, "world"}, {codec, "codec"}, {group, "group"}}));
     SLUICE_TRY_ASSIGN(const auto known, sluice::abi::read_sized("options", options));
-    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::options_from(known));
+    SLUICE_TRY_ASSIGN(auto parsed, sluice::abi::options_from(known));
+    if (known.window == 0) parsed.window = world->window;
     SLUICE_TRY(check_rank(*world, parsed));
     SLUICE_TRY_ASSIGN(const auto listed, sluice::abi::tensors_from(tensors, tensor_count));
     auto made = std::make_unique<sluice_group>(sluice_group{world->world, codec->named, nullptr});

@@ -1,8 +1,10 @@
 #include "group/crew.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
-#include <new>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -20,7 +22,8 @@ Problem problem_of(const Group& group, const Error& error) {
 
 using JobsOf = std::function<std::vector<Job>(std::uint32_t)>;
 
-// One worker's step, and what became of it: no exception ends a thread.
+// One worker's step, and what became of it: no exception ends a thread. All that is thrown here is
+// for want of memory.
 Error run_one(Group& group, std::uint64_t step, const JobsOf& jobs, std::uint32_t place,
               const std::atomic<bool>& stop) {
   try {
@@ -28,7 +31,7 @@ Error run_one(Group& group, std::uint64_t step, const JobsOf& jobs, std::uint32_
     const Status started = group.start(step, mine);
     const Status finished = started ? group.finish(&stop) : started;
     return finished ? Error{} : finished.error();
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     group.give_up();
     return {Code::out_of_memory, 0, "a worker ran out of memory"};
   }
@@ -49,11 +52,15 @@ Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_
   try {
     for (std::size_t place = 1; place < groups.size(); ++place) threads.emplace_back(run, place);
   } catch (const std::exception&) {  // The threads that are there must be joined.
-    errors[threads.size() + 1] = {Code::unavailable, 0, "no thread for a worker"};
     stop = true;
   }
   if (!groups.empty()) run(0);
   for (std::thread& thread : threads) thread.join();
+  if (threads.size() + 1 < groups.size()) {
+    return Problem{Code::unavailable,
+                   fmt::format("no thread for worker {} of {}: the system gives no more",
+                               threads.size() + 1, groups.size())};
+  }
   std::optional<Problem> elsewhere;
   for (std::size_t place = 0; place < groups.size(); ++place) {
     if (errors[place].code == Code::ok) continue;

@@ -29,7 +29,7 @@ Crew crew_for(std::uint32_t workers);
 
 // Each worker reduces its jobs; `jobs` gives those of a group by its place in `groups`, which is
 // the rank where all workers are here. The message names the worker and the cause. With threads a
-// worker's failure lets the others run into their time-out or their own error.
+// worker's failure ends the others soon.
 Verdict run_step(Crew crew, std::span<const std::unique_ptr<Group>> groups, std::uint64_t step,
                  const std::function<std::vector<Job>(std::uint32_t place)>& jobs);
 

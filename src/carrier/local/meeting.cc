@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
+#include <exception>
 #include <thread>
 
 #include "base/assert.h"
@@ -56,7 +56,7 @@ void Meeting::close(const WorldOptions& options, std::uint32_t step) {
   try {
     const Status status = combine_all(options, step);
     if (!status) error_ = status.error();
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     error_ = {Code::out_of_memory, 0, "local: no memory to combine in"};
   }
   // In this order, so that withdraw() never finds an open meeting that forgot its posts. Nobody

@@ -88,7 +88,7 @@ void Port::keep() {
     if (has_ended_ || now() < used_ + kIdle) continue;
     try {
       static_cast<void>(pump());
-    } catch (const std::bad_alloc&) {  // Whoever comes next has memory, or is told.
+    } catch (const std::exception&) {  // Whoever comes next has memory, or is told.
     }
   }
 }

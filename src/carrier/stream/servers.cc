@@ -1,7 +1,7 @@
 #include "carrier/stream/servers.h"
 
+#include <exception>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <thread>
 
@@ -36,7 +36,7 @@ Status Servers::run(const std::function<void()>& tick) {
     try {
       const Status served = servers_[index]->run(index == 0 ? tick : nullptr);
       if (!served) end(served.error());
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
       end({Code::out_of_memory, 0, "an aggregator ran out of memory"});
     }
   };

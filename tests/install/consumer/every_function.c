@@ -168,6 +168,8 @@ static void groups_refuse(sluice_world* world, const sluice_codec* codec) {
   options.feedback = NULL;
   options.window = UINT32_MAX;
   refused(sluice_group_make(world, codec, &options, &tensor, 1, &group), "window");
+  options.window = 5;
+  refused(sluice_group_make(world, codec, &options, &tensor, 1, &group), "at most 4, as the world");
   options.window = 0, options.chunk = UINT32_MAX;
   refused(sluice_group_make(world, codec, &options, &tensor, 1, &group), "chunks of 4294967295");
   options.chunk = 0, options.timeout = -1;
