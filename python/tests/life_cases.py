@@ -194,6 +194,8 @@ def one_rank_pays_what_more_ranks_owed(rank, size):
     assert not handle.state_dict()["residuals"]["wide"].any()
     kit.check_same(kit.backward(ddp, given), given, "the second step")
     assert (handle.stats()["steps"], handle.stats()["skipped_steps"]) == (3, 1), handle.stats()
+    handle.load_state_dict(states)  # It is owed once more, although all was known to be paid.
+    kit.check_same(kit.backward(ddp, given), {"wide": given["wide"] + owed}, "loaded again")
 
 
 # --- steps, words ---

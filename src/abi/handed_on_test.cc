@@ -84,6 +84,20 @@ TEST(HandedOn, AGroupOfFewerWorkersThanItsWorldIsRefused) {
   EXPECT_EQ(group, nullptr);
 }
 
+TEST(HandedOn, StatesOfAnotherCodecDoNotResumeAMemory) {
+  const Codec codec("tide:bits=2");
+  sluice_options options{};
+  options.size = sizeof options;
+  options.workers = 1;
+  sluice_memory* memory = nullptr;
+  ASSERT_EQ(sluice_memory_make(codec.get(), &options, &memory), SLUICE_OK);
+  EXPECT_EQ(sluice_memory_resumes(memory, sluice_memory_spec(memory)), SLUICE_OK);
+  EXPECT_EQ(sluice_memory_resumes(memory, "tide:bits=3"), SLUICE_MISMATCH);
+  EXPECT_NE(std::string(sluice_last_error()).find("'tide:bits=3'"), std::string::npos);
+  EXPECT_EQ(sluice_memory_resumes(memory, nullptr), SLUICE_INVALID_ARGUMENT);
+  sluice_memory_free(memory);
+}
+
 // A worker alone, with a memory of one tensor.
 class HandedToAMemory : public ::testing::Test {
  protected:

@@ -205,6 +205,25 @@ TEST(Fusion, OnlyTheNamedAreCounted) {
   table.expect_answers({0, 1}, seats);
 }
 
+// A codec keeps the set in its own memory and may write the next one there.
+TEST(Fusion, WhoWasCountedStaysThoughTheSetThatNamedThemIsWrittenOver) {
+  const Reduction what{.op = Op::f32_sum, .bits = 32, .count = 9};
+  Table table(3);
+  WorkerSet named(3);
+  named.insert(0);
+  named.insert(2);
+  auto& seats = table.seats({&what, 1});
+  for (Seat& seat : seats) seat.rounds[0].only = named.view();
+  table.post({0, 1}, seats);
+  table.run();
+  const auto answers = table.fusions[1]->take({0, 1});
+  ASSERT_TRUE(answers.has_value());
+  named.insert(1);
+  named.erase(0);
+  const Workers from = (*answers)[0].parts[0].from;
+  EXPECT_TRUE(from.has(0) && !from.has(1) && from.has(2));
+}
+
 TEST(Fusion, HeadersSayWhoReducesWhat) {
   Table table(2);
   const Reduction what{.op = Op::max, .bits = 8, .count = 16};

@@ -129,5 +129,21 @@ TEST_F(MemoryOfTwo, WhatAnUndoneStepCountedIsForgotten) {
       << "the model's state is that of a step with two chunks, again";
 }
 
+TEST(Memory, TensorsThatAreRefusedLeaveEverythingAsItWas) {
+  const NamedCodec codec = std::move(*make_codec("tide:bits=1"));
+  auto memory = std::move(*Memory::make({}, codec.spec, *codec.codec, {}));
+  const std::vector<std::byte> before = memory->save();
+  const Tensor small{3, 1, 17};  // two scales of 12 bits are more than 17
+  const Tensor huge{4, std::uint64_t{1} << 40, 2};
+  EXPECT_FALSE(memory->add({&small, 1}).has_value());
+  EXPECT_FALSE(memory->add({&huge, 1}).has_value());
+  EXPECT_TRUE(memory->tensors().empty());
+  EXPECT_EQ(memory->save(), before);
+  const Tensor good{5, 1, 4096};
+  ASSERT_TRUE(memory->add({&good, 1}).has_value());
+  ASSERT_EQ(memory->tensors().size(), 1u);
+  EXPECT_EQ(memory->tensors()[0], good);
+}
+
 }  // namespace
 }  // namespace sluice
