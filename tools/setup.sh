@@ -118,5 +118,5 @@ product_dies() {  # PYTHON; not for want of torch
 BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev clang-14 clang-tidy-14 libclang-rt-14-dev llvm-14
   ccache python3 python3-venv python3-pip python3-numpy python3-torch openmpi-bin libopenmpi3
-  iproute2 nftables git chromium)
+  libopenmpi-dev iproute2 nftables git chromium)
 PYTHON_PACKAGES=(torch numpy accelerate lightning transformers scikit-build-core)

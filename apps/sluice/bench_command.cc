@@ -226,7 +226,8 @@ void add_allreduce(Command& bench) {
   command.output_file("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Example:\n"
-      "  mpirun -n 4 sluice bench allreduce --carrier mpi --codec tide:bits=4 -b 64K -e 64M -f 4\n"
+      "  mpirun -n 4 --allow-run-as-root --oversubscribe sluice bench allreduce --carrier mpi\n"
+      "      --codec tide:bits=4 -b 64K -e 64M -f 4\n"
       "An operation is a training step of one tensor: codec state and residual are carried to the\n"
       "next. Where the carrier has a float32 all-reduce of its own, it is measured beside the\n"
       "codecs, in rows named plain. The lines above the table say what its columns are; #wrong is\n"

@@ -111,7 +111,7 @@ void add_reduce_command(Command& program) {
   command.footer(
       "Example:\n"
       "  sluice reduce --codec fixed --out mean.npy --json stats.json w0.npy w1.npy w2.npy\n"
-      "  mpirun -n 2 sluice reduce --carrier mpi --codec fixed --out mean.npy w0.npy w1.npy\n"
+      "  mpirun -n 2 --allow-run-as-root sluice reduce --carrier mpi --codec fixed w0.npy w1.npy\n"
       "nmse is the error energy over the mean of the workers' energies, vnmse over the energy of\n"
       "the true mean; both against the mean of the workers that were counted. Wire bytes are the\n"
       "round payloads of one worker. encode and decode seconds are per worker, reduce seconds the\n"

@@ -160,7 +160,7 @@ typedef struct sluice_world sluice_world;
  * `window` is the most that its groups have, 1 to 1024; 0: 4. SLUICE_INVALID_ARGUMENT: unknown
  * carrier, bad numbers.
  * SLUICE_UNAVAILABLE: the carrier's library is missing or the launcher did not start this process.
- */
+ * SLUICE_TIMEOUT: on "mpi", where all workers make the world together, some did not come. */
 sluice_code sluice_world_make(const char* carrier, uint32_t workers, uint32_t window,
                               sluice_world** world);
 void sluice_world_free(sluice_world* world);
