@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -57,12 +56,12 @@ class AlignedBuffer {
     std::memset(small_.get(), 0, size_);
     first_ = small_.get();
   }
+  // What calloc() refuses new refuses too, as everybody expects it.
   void take_zeros() {
-    if (size_ > std::numeric_limits<std::size_t>::max() - kAlignment) throw std::bad_alloc();
     std::size_t room = size_ + kAlignment;
-    large_.reset(std::calloc(1, room));
+    if (room > size_) large_.reset(std::calloc(1, room));
+    if (large_ == nullptr) return make_zeros();
     void* first = large_.get();
-    if (first == nullptr) throw std::bad_alloc();
     first_ = static_cast<std::byte*>(std::align(kAlignment, size_, first, room));
   }
 
