@@ -1,9 +1,11 @@
 // Owned memory, aligned for every kernel: bytes, zeroed when made, and vectors.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -52,7 +54,9 @@ class AlignedBuffer {
   static constexpr std::size_t kLazyFrom = std::size_t{128} << 10;
 
   void make_zeros() {
-    small_.reset(static_cast<std::byte*>(::operator new[](size_, std::align_val_t{kAlignment})));
+    // New would round up the very largest sizes to 0; half as much is refused, too.
+    const std::size_t asked = std::min(size_, std::numeric_limits<std::size_t>::max() / 2);
+    small_.reset(static_cast<std::byte*>(::operator new[](asked, std::align_val_t{kAlignment})));
     std::memset(small_.get(), 0, size_);
     first_ = small_.get();
   }

@@ -97,7 +97,7 @@ class ParcelDisagreement : public ::testing::TestWithParam<Case> {
         EXPECT_EQ(parcels[rank]->advance().error().code, Code::mismatch) << rank;
         const std::string why = parcels[rank]->explain(said[rank].error());
         const ParcelOrder& mine = rank == odd_rank ? odd : usual;
-        EXPECT_EQ(why.rfind(fmt::format("step {}, parcel {}, worker {} of 4: ", mine.step,
+        EXPECT_EQ(why.rfind(fmt::format("step {}, parcel {}, worker {} of 4, codec ", mine.step,
                                         mine.sequence, rank),
                             0),
                   0u)

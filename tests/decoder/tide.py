@@ -9,6 +9,7 @@ from randomness import mix
 
 EXACT = 4095  # The code of a block that travels as float32.
 LEAST = 656  # Lower codes are those of faint blocks, which are coded 2^96 times as large.
+ABOVE_FAINT = 680  # Scales from here on are larger than any faint input.
 GAIN96 = 2.0**96
 OFFSET = (3, 7, 14, 21, 28, 35, 42, 49)
 GAIN = (0, 227, 353, 603, 1075, 1832, 3331, 5995, 10991)
@@ -77,6 +78,7 @@ class Tide(Codec):
         agreed, members = unpack(agree.down, 12, count), agree.contributors()
         own = [[scale_code(self.block(x, *b), self.block(g, *b)) for b in self.blocks]
                for x, g in zip(self.inputs, self.gradients)]
+        self.own = own
         assert not own or agree.up == [pack(codes, 12) for codes in own], "scale codes"
         self.sign = [-1 if word >> bit & 1 else 1
                      for word in self.words(SIGNS, self.size // 32) for bit in range(32)]
@@ -194,8 +196,10 @@ class Tide(Codec):
             sent = []
             for first, size, code, i in blocks:
                 damped = own and own[k][i] > code + 4
-                q = self.quantized(k, first, own[k][i] - 4 if damped else code, width,
-                                   self.block(x, first, size))
+                values = self.block(x, first, size)
+                if self.own[k][i] == 0 and code < ABOVE_FAINT:  # What is left there waits.
+                    values = [0.0] * size
+                q = self.quantized(k, first, own[k][i] - 4 if damped else code, width, values)
                 sent += q if only is None or k in only else [0] * size
                 if k in members:
                     alone = [2 * v for v in q]

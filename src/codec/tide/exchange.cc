@@ -205,8 +205,8 @@ void TideExchange::encode_agreed(Sending& sending) {
       encode_exact(block, up);
       continue;
     }
-    if (is_faint(agreed_[b])) {
-      encode_faint(block, width, agreed_[b], up);
+    if (agreed_[b] < kCodeAboveFaint) {
+      encode_weak(b, width, agreed_[b], up);
       continue;
     }
     batch[waiting] = encoding_of(block, width, agreed_[b], up);
@@ -215,12 +215,19 @@ void TideExchange::encode_agreed(Sending& sending) {
   flush();
 }
 
-void TideExchange::encode_faint(const Layout::Block& block, std::uint8_t width, Code12 code,
-                                std::span<std::byte> up) {
+// A block that is faint, or so weak that a residual that waits may exceed its scale.
+void TideExchange::encode_weak(std::uint32_t number, std::uint8_t width, Code12 code,
+                               std::span<std::byte> up) {
+  const Layout::Block block = layout_[number];
+  const bool faint = is_faint(code);
   std::array<float, kBlockMost> memory;
-  dither::Encoding one = encoding_of(block, width, amplified(code), up);
-  one.values = amplified_input(chunk_, block, memory);
-  one.more = {};
+  dither::Encoding one = encoding_of(block, width, faint ? amplified(code) : code, up);
+  if (mine_[number] == kCodeZero) {
+    one.values = one.more = {};
+  } else if (faint) {
+    one.values = amplified_input(chunk_, block, memory);
+    one.more = {};
+  }
   dither::encode(shared(), shift_, {&one, 1});
 }
 
@@ -264,8 +271,9 @@ void TideExchange::encode_and_measure(Sending::Cursor& cursor, std::uint32_t fir
       continue;
     }
     const auto up = first_.own(width, cursor.take(width, block.size), block.size);
-    if (is_faint(before_[b])) {
-      measure_and_encode(b, width, up);
+    if (before_[b] < kCodeAboveFaint) {
+      measure(b, b + 1);
+      encode_weak(b, width, code_to_send(b), up);
       continue;
     }
     batch[waiting] = encoding_of(block, width, before_[b], up);
@@ -281,16 +289,6 @@ void TideExchange::encode_and_measure(Sending::Cursor& cursor, std::uint32_t fir
     batch[i].factor = encode_factor(code_to_send(b), log2_of(batch[i].block.size));
     dither::encode(shared(), shift_, {&batch[i], 1});
   }
-}
-
-// The same of a block that was faint.
-void TideExchange::measure_and_encode(std::uint32_t number, std::uint8_t width,
-                                      std::span<std::byte> up) {
-  measure(number, number + 1);
-  const Code12 code = code_to_send(number);
-  if (is_faint(code)) return encode_faint(layout_[number], width, code, up);
-  const dither::Encoding one = encoding_of(layout_[number], width, code, up);
-  dither::encode(shared(), shift_, {&one, 1});
 }
 
 // The previous step's, or a larger one for a block of mine that has outgrown it.

@@ -51,9 +51,7 @@ class TideExchange final : public Exchange {
 
   void encode_agreed(Sending& sending);
   void encode_and_measure(Sending::Cursor& cursor, std::uint32_t first, std::uint32_t end);
-  void encode_faint(const Layout::Block& block, std::uint8_t width, Code12 code,
-                    std::span<std::byte> up);
-  void measure_and_encode(std::uint32_t number, std::uint8_t width, std::span<std::byte> up);
+  void encode_weak(std::uint32_t number, std::uint8_t width, Code12 code, std::span<std::byte> up);
   [[nodiscard]] Code12 code_to_send(std::uint32_t number) const;
   void encode_exact(const Layout::Block& block, std::span<std::byte> up);
   void finish_exact(const Answer& answer);

@@ -17,8 +17,13 @@ constexpr bool is_faint(Code12 code) { return code != kCodeZero && code < kCodeL
 // The code that stands for 2^96 times the scale.
 constexpr Code12 amplified(Code12 code) { return static_cast<Code12>(code + 8 * 96); }
 
+// From here on the scale of a block is larger than any faint input: their energies are below
+// 2^-126, and blocks have at least 16 coordinates.
+inline constexpr Code12 kCodeAboveFaint = kCodeOfOne - 4 * 126 - 4 * 4;
+
 // My code of a block whose energy is zero or subnormal. kCodeZero if its gradient is zero: what may
-// be left of a residual then waits there, and does not travel for ever as it gets smaller.
+// be left of a residual then waits there, and does not travel for ever as it gets smaller. A worker
+// that waits sends zeros in blocks below kCodeAboveFaint, whose scale its residual may exceed.
 Code12 faint_code(const Chunk& chunk, const Layout::Block& block);
 
 // What a worker sends of a block, 2^96 times as large.

@@ -52,6 +52,26 @@ TEST(TideFaint, AResidualAloneWaits) {
   EXPECT_EQ(code_alone(Floats(64, -1e-30f), left), kCodeZero) << "nothing is left of the two";
 }
 
+// A residual that waits is far above the scale of what the other worker has; rotated integers of it
+// would wrap.
+TEST(TideFaint, WhoWaitsDoesNotDisturbTheOthers) {
+  for (const Scales scales : {Scales::now, Scales::previous}) {
+    for (const float other :
+         {1e-30f, 2e-21f}) {  // of 16 coordinates the second is not faint itself
+      Crew crew({.bits = 8, .block = 64, .scales = scales}, 2, 16);
+      for (int step = 0; step < 3; ++step) {
+        crew.residuals[0] = Floats(16, 1.5e-20f);
+        crew.residuals[1] = Floats(16);
+        crew.step({Floats(16), Floats(16, other)});
+        for (std::size_t i = 0; i < 16; ++i) {
+          EXPECT_NEAR(crew.means[0][i], other / 2, other / 8) << step << ' ' << other;
+          EXPECT_NEAR(crew.residuals[0][i], 1.5e-20f, other / 8) << step << ' ' << other;
+        }
+      }
+    }
+  }
+}
+
 std::vector<Floats> shifted(std::vector<Floats> gradients, int exponent) {
   for (Floats& gradient : gradients) {
     for (float& value : gradient) value = std::ldexp(value, exponent);

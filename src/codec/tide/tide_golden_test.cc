@@ -174,12 +174,12 @@ TEST_P(TideGolden, KeptScalesWithABlockThatWakesUp) {
 }
 
 // By block of 64: faint and twice as large, faint and then not, the other way round, faint and then
-// zero, ordinary.
+// zero, and at the end faint and then much fainter, while worker 0 waits.
 TEST_P(TideGolden, KeptScalesOfFaintBlocks) {
   Diary diary({.bits = 4, .block = 64, .down = Down::narrow, .scales = Scales::previous}, 2, 300,
               true);
   constexpr int kZero = 1000;
-  const std::array<std::array<int, 5>, 2> shifts{{{80, 120, 0, 100, 0}, {79, 10, 70, kZero, 0}}};
+  const std::array<std::array<int, 5>, 2> shifts{{{80, 120, 0, 100, 70}, {79, 10, 70, kZero, 110}}};
   for (const std::uint32_t step : {3u, 4u}) {
     auto gradients = gradients_at(2, 300, step);
     for (Floats& gradient : gradients) {
@@ -187,6 +187,7 @@ TEST_P(TideGolden, KeptScalesOfFaintBlocks) {
         gradient[i] = std::ldexp(gradient[i], -shifts[step - 3][i / 64]);
       }
     }
+    if (step == 4) std::fill(gradients[0].begin() + 256, gradients[0].end(), 0.0f);
     diary.step(step, gradients);
   }
   diary.expect_golden("faint");

@@ -18,6 +18,7 @@ OFFSETS = [3, 7, 14, 21, 28, 35, 42, 49]
 BORDERS = [0x0B95C2, 0x25FED7, 0x45672B, 0x6AC0C7]
 INFINITE = "inf"  # the one value that is no fraction
 LEAST = 656  # lower codes are those of faint blocks
+ABOVE_FAINT = 680
 GAIN = 2 ** 96
 
 
@@ -367,8 +368,10 @@ class Case:
                     place = self.blocks[b]
                     codes = [0] * place[1]
                     if k in active:
-                        codes = encode(self, self.part(self.x[k], b), place, codes_of_rank(k, b),
-                                       width, k)
+                        x = self.part(self.x[k], b)
+                        if self.mine[k][b] == 0 and codes_of_rank(k, b) < ABOVE_FAINT:
+                            x = []  # what is left there waits
+                        codes = encode(self, x, place, codes_of_rank(k, b), width, k)
                     own[k, b] = codes
                     mine += codes
                 lanes.append(mine)
@@ -405,6 +408,7 @@ class Case:
                   for gradient, residual in zip(gradients, self.residuals)]
         mine = [[my_code(self.part(self.x[k], b), self.part(gradients[k], b), place[1])
                  for b, place in enumerate(self.blocks)] for k in range(self.n)]
+        self.mine = mine
         agreed = [max(mine[k][b] for k in self.ranks) for b in range(len(self.blocks))]
         self.say("step", number)
         self.round("max", 12, len(agreed), [pack(codes, 12) for codes in mine], pack(agreed, 12))
@@ -497,10 +501,14 @@ def weak_gradients_of(case, step):
 
 def faint_gradients_of(case, step):
     """By block of 64: faint and twice as large, faint and then not, the other way round, faint and
-    then zero, ordinary."""
-    shifts = {3: (80, 120, 0, 100, 0), 4: (79, 10, 70, None, 0)}[step]
-    return [[0 if shifts[i // 64] is None else v * Fraction(1, 1 << shifts[i // 64])
-             for i, v in enumerate(g)] for g in gradients_of(case, step)]
+    then zero, and at the end faint and then much fainter, while worker 0 waits."""
+    shifts = {3: (80, 120, 0, 100, 70), 4: (79, 10, 70, None, 110)}[step]
+
+    def of(k, i, v):
+        gone = shifts[i // 64] is None or (step == 4 and k == 0 and i >= 256)
+        return 0 if gone else v * Fraction(1, 1 << shifts[i // 64])
+
+    return [[of(k, i, v) for i, v in enumerate(g)] for k, g in enumerate(gradients_of(case, step))]
 
 
 def cases():
