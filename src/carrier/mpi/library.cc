@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -148,12 +149,20 @@ bool all_leave(const Library& library, std::chrono::steady_clock::time_point dea
   return done && *done;
 }
 
+// A communicator in the making.
+struct Copy {
+  Comm comm = nullptr;
+  Request request = nullptr;
+};
+
 // MPI is one per process whatever we do, so this is too.
 struct Process {
   std::mutex mutex;
   bool has_library = false;
   Library library;
+  std::unique_ptr<Copy> own;       // until all ranks have come
   std::optional<Problem> failure;  // after which nothing can be started
+  pid_t pid = 0;                   // of who initialised MPI, unless the program did
 };
 
 Process& this_process() {
@@ -167,6 +176,7 @@ Process& this_process() {
 // finalise only when all of them are about to. One that failed waits for that a little: whom it
 // missed may never come, and ending without finalising makes mpirun end those.
 void finish(int status, void* /*nothing*/) {
+  if (this_process().pid != getpid()) return;  // A forked child has no part in the job.
   const Library& library = this_process().library;
   if (library.own == nullptr || !may_call(library)) return;
   const bool failed = given_up || status != 0;
@@ -181,7 +191,8 @@ void stay_loaded() {
   dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-Verdict initialise(Library& library) {
+Verdict initialise(Process& process) {
+  Library& library = process.library;
   if (is_finalized(library)) return unavailable(kFinalized);
   int running = 0;
   library.initialized(&running);
@@ -191,6 +202,7 @@ Verdict initialise(Library& library) {
     int provided = 0;
     const int code = library.init_thread(nullptr, nullptr, kThreadMultiple, &provided);
     if (code != 0) return unavailable("mpi: MPI_Init_thread: " + error_text(library, code));
+    process.pid = getpid();
     stay_loaded();
     on_exit(&finish, nullptr);
   }
@@ -203,27 +215,67 @@ void close_locked(Process& process, const Problem& why) {
   process.failure = why;
 }
 
-}  // namespace
-
-Checked<const Library*> start(std::chrono::nanoseconds timeout) {
-  Process& process = this_process();
-  const std::lock_guard lock(process.mutex);
+Verdict start_locked(Process& process) {
   if (process.failure) return *process.failure;
   if (!process.has_library) {
     SLUICE_TRY_ASSIGN(process.library, load());
     process.has_library = true;
   }
-  Library& library = process.library;
-  if (library.own == nullptr) SLUICE_TRY(initialise(library));
+  const Library& library = process.library;
+  if (library.own == nullptr) SLUICE_TRY(initialise(process));
   if (const Status allowed = may_call(library); !allowed) return unavailable(allowed.error().what);
-  if (library.own == nullptr) {
-    const Checked<Comm> made = duplicate(library, library.world, timeout);
-    if (!made) {
-      close_locked(process, made.error());
-      return made.error();
-    }
-    library.own = *made;
+  return Nothing{};
+}
+
+Problem failed_copy(const Library& library, int code) {
+  return Problem{Code::io, "mpi: MPI_Comm_idup: " + error_text(library, code)};
+}
+
+Checked<std::unique_ptr<Copy>> begin_copy(const Library& library, Comm from) {
+  auto copy = std::make_unique<Copy>();
+  const int code = library.comm_idup(from, &copy->comm, &copy->request);
+  if (code != 0) return failed_copy(library, code);
+  return copy;
+}
+
+// Code::timeout: not all ranks have begun it.
+Checked<Comm> end_copy(const Library& library, Copy& copy, std::chrono::nanoseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const Result<bool> done = is_done_by(library, &copy.request, deadline);
+  if (done && !*done) {
+    return Problem{Code::timeout,
+                   fmt::format("mpi: not all workers came to make a world within {} s",
+                               std::chrono::duration<double>(timeout).count())};
   }
+  const int code =
+      done ? library.comm_set_errhandler(copy.comm, library.errors_return) : done.error().detail;
+  if (code != 0) return failed_copy(library, code);
+  return copy.comm;
+}
+
+}  // namespace
+
+Checked<const Library*> start() {
+  Process& process = this_process();
+  const std::lock_guard lock(process.mutex);
+  SLUICE_TRY(start_locked(process));
+  return &process.library;
+}
+
+Checked<const Library*> start_together(std::chrono::nanoseconds timeout) {
+  Process& process = this_process();
+  const std::lock_guard lock(process.mutex);
+  SLUICE_TRY(start_locked(process));
+  Library& library = process.library;
+  if (library.own != nullptr) return &library;
+  if (process.own == nullptr) {
+    SLUICE_TRY_ASSIGN(process.own, begin_copy(library, library.world));
+  }
+  const Checked<Comm> made = end_copy(library, *process.own, timeout);
+  if (!made && made.error().code != Code::timeout) close_locked(process, made.error());
+  if (!made) return made.error();
+  library.own = *made;
+  process.own.reset();
   return &library;
 }
 
@@ -234,26 +286,10 @@ void close(const Problem& why) {
 }
 
 Checked<Comm> duplicate(const Library& library, Comm from, std::chrono::nanoseconds timeout) {
-  struct Copy {
-    Comm comm = nullptr;
-    Request request = nullptr;
-  };
-  auto copy = std::make_unique<Copy>();
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  int code = library.comm_idup(from, &copy->comm, &copy->request);
-  if (code == 0) {
-    const Result<bool> done = is_done_by(library, &copy->request, deadline);
-    if (done && !*done) {
-      keep(std::move(copy));
-      return Problem{Code::timeout,
-                     fmt::format("mpi: not all workers came to make a world within {} s",
-                                 std::chrono::duration<double>(timeout).count())};
-    }
-    code =
-        done ? library.comm_set_errhandler(copy->comm, library.errors_return) : done.error().detail;
-  }
-  if (code == 0) return copy->comm;
-  return Problem{Code::io, "mpi: MPI_Comm_idup: " + error_text(library, code)};
+  SLUICE_TRY_ASSIGN(auto copy, begin_copy(library, from));
+  Checked<Comm> made = end_copy(library, *copy, timeout);
+  if (!made) keep(std::move(copy));
+  return made;
 }
 
 void give_up() { given_up = true; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,19 +78,25 @@ struct Library {
 // What MPI may still read or write stays until the very end of the process, after the destructors
 // of statics. Any thread may call it.
 template <class T>
-void keep(std::unique_ptr<T> thing) {
+void keep(std::unique_ptr<T> thing) noexcept {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  // Never read and never freed.
-  static std::vector<std::unique_ptr<T>>& kept =
-      *std::make_unique<std::vector<std::unique_ptr<T>>>().release();
-  kept.push_back(std::move(thing));
+  try {
+    // Never read and never freed.
+    static std::vector<std::unique_ptr<T>>& kept =
+        *std::make_unique<std::vector<std::unique_ptr<T>>>().release();
+    kept.push_back(std::move(thing));
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(thing.release());
+  }
 }
 
-// Loads the library, initialises MPI unless the program has, and makes `own`, once per process; all
-// ranks call it. What we initialise is finalised when the process ends. Errors say what to install
-// or how to start. Code::timeout: not all ranks came.
-Checked<const Library*> start(std::chrono::nanoseconds timeout);
+// Loads the library and initialises MPI unless the program has, once per process. What we
+// initialise is finalised when the process ends. Errors say what to install or how to start.
+Checked<const Library*> start();
+// The same, and makes `own`, once per process; all ranks call it. Code::timeout: not all ranks came
+// yet; the next call goes on waiting.
+Checked<const Library*> start_together(std::chrono::nanoseconds timeout);
 // Gives up for good, because ranks are no longer all at the same call: every later start() has this
 // error.
 void close(const Problem& why);

@@ -246,7 +246,7 @@ Verdict check_options(const WorldOptions& options) {
 
 Checked<std::uint32_t> size_of(const Library& library) {
   int size = 0;
-  if (const int code = library.comm_size(library.own, &size); code != 0) {
+  if (const int code = library.comm_size(library.world, &size); code != 0) {
     return Problem{Code::io, "mpi: MPI_Comm_size: " + error_text(library, code)};
   }
   const auto workers = static_cast<std::uint32_t>(size);
@@ -278,13 +278,13 @@ Checked<Comm> comm_of_world(const Library& library, std::uint32_t rank, std::uin
 }  // namespace
 
 Checked<std::uint32_t> launched() {
-  SLUICE_TRY_ASSIGN(const Library* library, start(WorldOptions{}.timeout));
+  SLUICE_TRY_ASSIGN(const Library* library, start());
   return size_of(*library);
 }
 
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options) {
   SLUICE_TRY(check_options(options));
-  SLUICE_TRY_ASSIGN(const Library* library, start(options.timeout));
+  SLUICE_TRY_ASSIGN(const Library* library, start_together(options.timeout));
   SLUICE_TRY_ASSIGN(const std::uint32_t workers, size_of(*library));
   if (options.workers != workers) {
     return refused(fmt::format("{} workers, but mpirun started {}", options.workers, workers));

@@ -1,4 +1,5 @@
 #include "carrier/mpi/mpi.h"
+#include "carrier/mpi/library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -372,16 +373,32 @@ TEST(MpiRanksBare, FirstWorldDoesNotWaitWithoutEnd) {
   ASSERT_NE(file, nullptr);
   const auto init = reinterpret_cast<int (*)(int*, char***)>(dlsym(file, "MPI_Init"));
   const auto finalize = reinterpret_cast<int (*)()>(dlsym(file, "MPI_Finalize"));
+  const auto send = reinterpret_cast<int (*)(const void*, int, Datatype, int, int, Comm)>(
+      dlsym(file, "MPI_Send"));
+  const auto receive = reinterpret_cast<int (*)(void*, int, Datatype, int, int, Comm, Envelope*)>(
+      dlsym(file, "MPI_Recv"));
   ASSERT_EQ(init(nullptr, nullptr), 0);
+  const auto library = start();
+  ASSERT_TRUE(library.has_value()) << library.error().message;
+  WorldOptions options;
+  options.workers = 3;
+  char word = 0;
   if (std::string(std::getenv("OMPI_COMM_WORLD_RANK")) != "1") {
-    WorldOptions options;
-    options.workers = 3;
     options.timeout = std::chrono::seconds(1);
     const auto made = make_world(options);
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().code, Code::timeout);
     EXPECT_EQ(made.error().message, "mpi: not all workers came to make a world within 1 s");
+    ASSERT_EQ(send(&word, 1, (*library)->byte, 1, 0, (*library)->world), 0);
+  } else {
+    for (const int from : {0, 2}) {
+      Envelope envelope;
+      ASSERT_EQ(receive(&word, 1, (*library)->byte, from, 0, (*library)->world, &envelope), 0);
+    }
   }
+  // Whoever asks again goes on waiting, so a rank may be late.
+  options.timeout = std::chrono::seconds(60);
+  EXPECT_TRUE(make_world(options).has_value());
   EXPECT_EQ(finalize(), 0);
 }
 
