@@ -180,7 +180,7 @@ void add_codec(Command& bench) {
   command.text("--data", request->options.data,
                "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale; "
                "sparse:DENSITY[,OVERLAP[,PATTERN]] as in bench lossless [uniform]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Without options: the canonical workload. Repetitions of all codecs and of memcpy take\n"
       "turns; figures are medians of wall time. encode is everything between gradient and bytes,\n"
@@ -223,7 +223,7 @@ void add_allreduce(Command& bench) {
   command.number(
       "--timeout", options.timeout_seconds,
       "Seconds an operation may take before the workers that are missing are named [60]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Example:\n"
       "  mpirun -n 4 --allow-run-as-root --oversubscribe sluice bench allreduce --carrier mpi\n"
@@ -259,7 +259,7 @@ void add_lossless(Command& bench) {
   command.number("--seed", options.seed, "Of gradients and codecs [0]");
   command.number("--chunk", options.chunk,
                  "Coordinates per chunk, fitted to the codec's plan [65536]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.output_file("--svg", request->svg, "Draw reduction over density here");
   command.footer(
       "Examples:\n"

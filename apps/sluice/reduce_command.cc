@@ -85,7 +85,7 @@ void add_reduce_command(Command& program) {
       .required()
       .one_value_each();
   command.output_file("--out", request->out, "Write the decoded mean here, in the inputs' shape");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.output_folder("--dump-wire", request->options.dump_wire,
                         "Write all bytes that cross the carrier, and a manifest, into this folder, "
                         "which is empty or does not exist",

@@ -287,3 +287,16 @@ class SameFile(OutputTest):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_a_dash_is_a_file_but_for_json(self):
+        for words, first, second in self.pairs():
+            arguments = self.arguments(words, without=[first, second])
+            for dash, file in ((first, second), (second, first)):
+                names = {dash: "-", file: "./-"}
+                done = self.run_with([*arguments, first, names[first], second, names[second]],
+                                     cwd=self.folder.name)
+                if dash == "--json":
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                else:
+                    self.check_refused(done, f"{first} {names[first]}",
+                                       f"{second} {names[second]}", "the same file")
+
