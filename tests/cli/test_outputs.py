@@ -1,7 +1,9 @@
 """What cannot be written is never lost: every output of every command, wherever it goes."""
 
+import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +22,14 @@ def small_files():
     """In the child: no file may grow beyond a few bytes, as on a disk that is full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+
+
+def as_nobody():
+    """In the child: a user whom modes of files bind, which they do not bind root."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
 
 
 class OutputTest(CliTest):
@@ -170,6 +180,81 @@ class StandardOutput(OutputTest):
     def test_a_reader_that_went_away(self):
         for arguments in self.all_arguments():
             for restore in (True, False):  # SIGPIPE as in a shell, and ignored
+class AFileThatIsThere(OutputTest):
+    """What is kept of it, and what is done where it cannot be replaced."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.path("sub"))
+        self.old = self.write("sub/old.json", b"as it was")
+        os.chmod(self.folder.name, 0o755)
+        self.addCleanup(os.chmod, self.path("sub"), 0o755)
+
+    def content(self):
+        with open(self.old, "rb") as file:
+            return file.read()
+
+    def write_as_nobody(self):
+        try:
+            return self.run_with(["codecs", "--json", self.old], preexec_fn=as_nobody)
+        except PermissionError:
+            return self.skipTest("only root may run this build")
+
+    def test_its_mode_is_kept(self):
+        for mode in (0o600, 0o640, 0o666):
+            os.chmod(self.old, mode)
+            self.call("codecs", "--json", self.old)
+            self.assertEqual(os.stat(self.old).st_mode & 0o7777, mode)
+
+    def test_one_that_may_not_be_written_is_not_replaced(self):
+        os.chmod(self.path("sub"), 0o777)
+        os.chmod(self.old, 0o444)
+        self.check_refused(self.write_as_nobody(),
+                           f"{self.old}: cannot be written: Permission denied")
+        self.assertEqual((self.content(), os.listdir(self.path("sub"))),
+                         (b"as it was", ["old.json"]))
+
+    def test_in_a_folder_that_takes_no_other(self):
+        os.chmod(self.path("sub"), 0o555)
+        os.chmod(self.old, 0o666)
+        number = os.stat(self.old).st_ino
+        done = self.write_as_nobody()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        json.loads(self.content())
+        self.assertEqual(os.stat(self.old).st_ino, number)
+
+    def test_of_another_user_in_a_folder_like_tmp(self):
+        if os.getuid() != 0:
+            self.skipTest("needs two users")
+        os.chmod(self.path("sub"), 0o1777)
+        os.chmod(self.old, 0o666)
+        done = self.write_as_nobody()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        json.loads(self.content())
+        self.assertEqual(os.listdir(self.path("sub")), ["old.json"])
+
+    def test_with_a_mount_on_it(self):
+        if shutil.which("unshare") is None:
+            self.skipTest("there is no unshare")
+        mounted = self.write("mounted", b"x" * 100000)
+        script = 'mount --bind "$1" "$2" || exit 77; shift 2; exec "$@"'
+        words = ["unshare", "-m", *([] if os.getuid() == 0 else ["-r"]), "sh", "-c", script, "sh",
+                 mounted, self.old, SLUICE, "codecs", "--json", self.old]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest("this machine lets us mount nothing")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(mounted, encoding="utf-8") as file:
+            json.load(file)
+        self.assertEqual((self.content(), self.left_over()), (b"as it was", []))
+
+    def test_a_loop_of_links(self):
+        os.symlink("loop", self.path("loop"))
+        self.check_refused(self.run_with(["codecs", "--json", self.path("loop")]),
+                           "loop: cannot be written: Too many levels of symbolic links")
+        self.assertTrue(os.path.islink(self.path("loop")))
+
+
                 with self.subTest(arguments=arguments, restore=restore):
                     reader, writer = os.pipe()
                     os.close(reader)
