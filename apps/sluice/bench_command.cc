@@ -96,16 +96,16 @@ Verdict run_here(const Process& process, const AllreduceRequest& request) {
   SLUICE_TRY(process.all_ready(prepared ? Verdict(Nothing{}) : Verdict(prepared.error())));
   const std::vector<NamedCodec>& codecs = prepared->codecs;
   SLUICE_TRY_ASSIGN(const AllreduceBench bench,
-                    prepare_allreduce(process, prepared->options, codecs));
+                    by_carrier(prepare_allreduce(process, prepared->options, codecs)));
   const bool prints = process.speaks() && request.json != "-";
   if (prints) print(allreduce_header(bench, codecs));
   std::vector<AllreduceRow> rows;
   std::vector<Json> json;
-  SLUICE_TRY(bench_allreduce(bench, codecs, [&](const AllreduceRow& row) {
+  SLUICE_TRY(by_carrier(bench_allreduce(bench, codecs, [&](const AllreduceRow& row) {
     if (prints) print(to_text(bench, row));
     rows.push_back(row);
     json.push_back(to_json(bench, row));
-  }));
+  })));
   if (!process.speaks()) return Nothing{};
   if (prints) print(allreduce_footer(bench, rows));
   SLUICE_TRY(write_json(request.json, as_rows(json)));
