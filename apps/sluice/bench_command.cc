@@ -91,6 +91,12 @@ Checked<Prepared> prepare(const Process& process, const AllreduceRequest& reques
   return prepared;
 }
 
+Verdict check_right(std::span<const AllreduceRow> rows) {
+  const std::uint64_t wrong = wrong_in_all(rows);
+  if (wrong == 0) return Nothing{};
+  return Problem{Code::mismatch, fmt::format("{} coordinates are wrong", wrong)};
+}
+
 Verdict run_here(const Process& process, const AllreduceRequest& request) {
   const Checked<Prepared> prepared = prepare(process, request);
   SLUICE_TRY(process.all_ready(prepared ? Verdict(Nothing{}) : Verdict(prepared.error())));
@@ -108,10 +114,7 @@ Verdict run_here(const Process& process, const AllreduceRequest& request) {
   })));
   if (!process.speaks()) return Nothing{};
   if (prints) print(allreduce_footer(bench, rows));
-  SLUICE_TRY(write_json(request.json, as_rows(json)));
-  const std::uint64_t wrong = wrong_in_all(rows);
-  if (wrong == 0) return Nothing{};
-  return Problem{Code::mismatch, fmt::format("{} coordinates are wrong", wrong)};
+  return first_problem({check_right(rows), write_json(request.json, as_rows(json))});
 }
 
 Verdict run(const AllreduceRequest& request) {
@@ -158,9 +161,8 @@ Verdict run(const LosslessRequest& request) {
   json.reserve(rows.size());
   for (const LosslessRow& row : rows) json.push_back(to_json(row));
   if (request.json != "-") print(to_text(rows));
-  SLUICE_TRY(write_json(request.json, as_rows(json)));
-  SLUICE_TRY(write_text(request.svg, to_svg(plot_of(rows))));
-  return check_exact(rows);
+  return first_problem({check_exact(rows), write_json(request.json, as_rows(json)),
+                        write_text(request.svg, to_svg(plot_of(rows)))});
 }
 
 void add_codec(Command& bench) {

@@ -61,11 +61,12 @@ Verdict run_here(const Process& process, const Request& request) {
     rows.push_back(std::move(reduced));
   }
   if (!process.speaks()) return Nothing{};
-  if (!request.out.empty()) {
-    SLUICE_TRY(write_npy(request.out, prepared->workers.front().shape, rows.front().mean));
-  }
   if (request.json != "-") print(to_text(rows));
-  return write_json(request.json, as_rows(json));
+  return first_problem(
+      {request.out.empty()
+           ? Verdict(Nothing{})
+           : write_npy(request.out, prepared->workers.front().shape, rows.front().mean),
+       write_json(request.json, as_rows(json))});
 }
 
 Verdict run(const Request& request) {

@@ -131,6 +131,37 @@ class EveryOutput(OutputTest):
                 self.run_with([*self.arguments(words, without=[option]), option, "/proc/x/y"]),
                 "/proc/x/y")
 
+    def test_one_that_cannot_be_written_costs_no_other(self):
+        for name in {name for name, _ in FILES}:
+            words = tuple(name.split())
+            options = [option for n, option in FILES if n == name]
+            for bad in options:
+                arguments = self.arguments(words, without=options)
+                for option in options:
+                    path = "/dev/full" if option == bad else self.path(option)
+                    arguments += [option, path]
+                with self.subTest(command=name, option=bad):
+                    done = self.run_with(arguments, stdout=subprocess.PIPE)
+                    self.check_refused(done, "/dev/full: cannot be written", FULL)
+                    self.assertTrue(done.stdout, "the table")
+                    for option in options:
+                        if option != bad:
+                            self.assertGreater(os.path.getsize(self.path(option)), 100)
+                            os.remove(self.path(option))
+
+    def test_names_that_are_not_utf8(self):
+        folder = os.fsencode(self.path("")) + b"\xff\xfe"
+        arguments = self.arguments(("generate",), without=["--out"])
+        for more in ([], ["--json", self.path("list.json")], ["--json", "-"]):
+            done = self.run_with([*arguments, "--out", folder, *more], text=False,
+                                 stdout=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+        listed = json.loads(done.stdout)
+        with open(self.path("list.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file), listed)
+        self.assertEqual(listed["files"][1], self.path("\ufffd\ufffd/w1.npy"))
+        self.assertEqual(sorted(os.listdir(folder)), [b"w0.npy", b"w1.npy"])
+
     def test_devices_and_descriptors_are_written_to(self):
         def check(_, option, arguments):
             for device in ("/dev/null", "/dev/stderr"):
@@ -149,37 +180,6 @@ class EveryOutput(OutputTest):
             self.assertGreater(os.path.getsize(self.path("target.json")), 1000)
 
 
-class StandardOutput(OutputTest):
-    def all_arguments(self):
-        for words in ARGUMENTS:
-            yield self.arguments(words)
-        for command in every_command():
-            yield [*command.words, "--help"]
-        yield ["--version"]
-        yield ["codecs", "--json", "-"]
-        yield ["codecs", "--json", "/dev/stdout"]
-
-    def test_full(self):
-        for arguments in self.all_arguments():
-            with self.subTest(arguments=arguments):
-                with open("/dev/full", "w", encoding="utf-8") as full:
-                    self.check_refused(self.run_with(arguments, stdout=full), FULL)
-
-    def test_closed(self):
-        for arguments in self.all_arguments():
-            with self.subTest(arguments=arguments):
-                done = self.run_with(arguments, stdout=None, preexec_fn=lambda: os.close(1))
-                self.check_refused(done, "cannot be written: Bad file descriptor")
-
-    def test_closed_gives_its_number_to_no_file(self):
-        out = self.path("mean.npy")
-        self.run_with(["reduce", "--codec", "f32", "--out", out, *self.files], stdout=None,
-                      preexec_fn=lambda: os.close(1))
-        self.assertEqual(read_npy(out)[1], (1.5,) * 50)
-
-    def test_a_reader_that_went_away(self):
-        for arguments in self.all_arguments():
-            for restore in (True, False):  # SIGPIPE as in a shell, and ignored
 class AFileThatIsThere(OutputTest):
     """What is kept of it, and what is done where it cannot be replaced."""
 
@@ -255,6 +255,37 @@ class AFileThatIsThere(OutputTest):
         self.assertTrue(os.path.islink(self.path("loop")))
 
 
+class StandardOutput(OutputTest):
+    def all_arguments(self):
+        for words in ARGUMENTS:
+            yield self.arguments(words)
+        for command in every_command():
+            yield [*command.words, "--help"]
+        yield ["--version"]
+        yield ["codecs", "--json", "-"]
+        yield ["codecs", "--json", "/dev/stdout"]
+
+    def test_full(self):
+        for arguments in self.all_arguments():
+            with self.subTest(arguments=arguments):
+                with open("/dev/full", "w", encoding="utf-8") as full:
+                    self.check_refused(self.run_with(arguments, stdout=full), FULL)
+
+    def test_closed(self):
+        for arguments in self.all_arguments():
+            with self.subTest(arguments=arguments):
+                done = self.run_with(arguments, stdout=None, preexec_fn=lambda: os.close(1))
+                self.check_refused(done, "cannot be written: Bad file descriptor")
+
+    def test_closed_gives_its_number_to_no_file(self):
+        out = self.path("mean.npy")
+        self.run_with(["reduce", "--codec", "f32", "--out", out, *self.files], stdout=None,
+                      preexec_fn=lambda: os.close(1))
+        self.assertEqual(read_npy(out)[1], (1.5,) * 50)
+
+    def test_a_reader_that_went_away(self):
+        for arguments in self.all_arguments():
+            for restore in (True, False):  # SIGPIPE as in a shell, and ignored
                 with self.subTest(arguments=arguments, restore=restore):
                     reader, writer = os.pipe()
                     os.close(reader)
@@ -293,6 +324,12 @@ class AFileThatIsThere(OutputTest):
                 self.assertEqual(done.returncode, 1)
                 self.assertEqual(done.stderr,
                                  f"sluiced: standard output: cannot be written: {FULL}\n")
+                reader, writer = os.pipe()
+                os.close(reader)
+                done = subprocess.run([SLUICED, flag], stdout=writer, stderr=subprocess.PIPE,
+                                      text=True, check=False)
+                os.close(writer)
+                self.assertEqual((done.returncode, done.stderr), (BROKEN_PIPE, ""))
 
     def test_the_package_s(self):
         command = [sys.executable, "-m", "sluice.info"]
@@ -344,6 +381,19 @@ class SameFile(OutputTest):
                                  cwd=self.folder.name)
             self.check_refused(done, f"{first} x", f"{second} {self.path('x')}")
 
+    def test_a_dash_is_a_file_but_for_json(self):
+        for words, first, second in self.pairs():
+            arguments = self.arguments(words, without=[first, second])
+            for dash, file in ((first, second), (second, first)):
+                names = {dash: "-", file: "./-"}
+                done = self.run_with([*arguments, first, names[first], second, names[second]],
+                                     cwd=self.folder.name)
+                if dash == "--json":
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                else:
+                    self.check_refused(done, f"{first} {names[first]}",
+                                       f"{second} {names[second]}", "the same file")
+
     def test_a_device_twice_is_fine(self):
         for words, first, second in self.pairs():
             arguments = self.arguments(words, without=[first, second])
@@ -372,16 +422,3 @@ class SameFile(OutputTest):
 
 if __name__ == "__main__":
     unittest.main()
-    def test_a_dash_is_a_file_but_for_json(self):
-        for words, first, second in self.pairs():
-            arguments = self.arguments(words, without=[first, second])
-            for dash, file in ((first, second), (second, first)):
-                names = {dash: "-", file: "./-"}
-                done = self.run_with([*arguments, first, names[first], second, names[second]],
-                                     cwd=self.folder.name)
-                if dash == "--json":
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                else:
-                    self.check_refused(done, f"{first} {names[first]}",
-                                       f"{second} {names[second]}", "the same file")
-
