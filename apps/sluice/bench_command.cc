@@ -91,27 +91,30 @@ Checked<Prepared> prepare(const Process& process, const AllreduceRequest& reques
   return prepared;
 }
 
+Verdict check_right(std::span<const AllreduceRow> rows) {
+  const std::uint64_t wrong = wrong_in_all(rows);
+  if (wrong == 0) return Nothing{};
+  return Problem{Code::mismatch, fmt::format("{} coordinates are wrong", wrong)};
+}
+
 Verdict run_here(const Process& process, const AllreduceRequest& request) {
   const Checked<Prepared> prepared = prepare(process, request);
   SLUICE_TRY(process.all_ready(prepared ? Verdict(Nothing{}) : Verdict(prepared.error())));
   const std::vector<NamedCodec>& codecs = prepared->codecs;
   SLUICE_TRY_ASSIGN(const AllreduceBench bench,
-                    prepare_allreduce(process, prepared->options, codecs));
+                    by_carrier(prepare_allreduce(process, prepared->options, codecs)));
   const bool prints = process.speaks() && request.json != "-";
   if (prints) print(allreduce_header(bench, codecs));
   std::vector<AllreduceRow> rows;
   std::vector<Json> json;
-  SLUICE_TRY(bench_allreduce(bench, codecs, [&](const AllreduceRow& row) {
+  SLUICE_TRY(by_carrier(bench_allreduce(bench, codecs, [&](const AllreduceRow& row) {
     if (prints) print(to_text(bench, row));
     rows.push_back(row);
     json.push_back(to_json(bench, row));
-  }));
+  })));
   if (!process.speaks()) return Nothing{};
   if (prints) print(allreduce_footer(bench, rows));
-  SLUICE_TRY(write_json(request.json, as_rows(json)));
-  const std::uint64_t wrong = wrong_in_all(rows);
-  if (wrong == 0) return Nothing{};
-  return Problem{Code::mismatch, fmt::format("{} coordinates are wrong", wrong)};
+  return first_problem({check_right(rows), write_json(request.json, as_rows(json))});
 }
 
 Verdict run(const AllreduceRequest& request) {
@@ -158,9 +161,8 @@ Verdict run(const LosslessRequest& request) {
   json.reserve(rows.size());
   for (const LosslessRow& row : rows) json.push_back(to_json(row));
   if (request.json != "-") print(to_text(rows));
-  SLUICE_TRY(write_json(request.json, as_rows(json)));
-  SLUICE_TRY(write_text(request.svg, to_svg(plot_of(rows))));
-  return check_exact(rows);
+  return first_problem({check_exact(rows), write_json(request.json, as_rows(json)),
+                        write_text(request.svg, to_svg(plot_of(rows)))});
 }
 
 void add_codec(Command& bench) {
@@ -180,7 +182,7 @@ void add_codec(Command& bench) {
   command.text("--data", request->options.data,
                "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale; "
                "sparse:DENSITY[,OVERLAP[,PATTERN]] as in bench lossless [uniform]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Without options: the canonical workload. Repetitions of all codecs and of memcpy take\n"
       "turns; figures are medians of wall time. encode is everything between gradient and bytes,\n"
@@ -223,7 +225,7 @@ void add_allreduce(Command& bench) {
   command.number(
       "--timeout", options.timeout_seconds,
       "Seconds an operation may take before the workers that are missing are named [60]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Example:\n"
       "  mpirun -n 4 --allow-run-as-root --oversubscribe sluice bench allreduce --carrier mpi\n"
@@ -259,7 +261,7 @@ void add_lossless(Command& bench) {
   command.number("--seed", options.seed, "Of gradients and codecs [0]");
   command.number("--chunk", options.chunk,
                  "Coordinates per chunk, fitted to the codec's plan [65536]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.output_file("--svg", request->svg, "Draw reduction over density here");
   command.footer(
       "Examples:\n"

@@ -85,7 +85,8 @@ void add_codecs_command(Command& program) {
   Command command = program.add_command(
       "codecs", "List the codecs: options with defaults and ranges, what they promise, sources");
   const auto json_path = std::make_shared<std::string>();
-  command.output_file("--json", *json_path, "Also write the list to this file (- for stdout)");
+  command.output_file_or_stdout("--json", *json_path,
+                                "Also write the list to this file (- for stdout)");
   command.action([json_path] { return list_codecs(*json_path); });
 }
 

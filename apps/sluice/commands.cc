@@ -36,7 +36,8 @@ void add_commands(Command program) {
       "A codec SPEC is a name or name:key=value,key=value; `sluice codecs` lists them.\n"
       "SLUICE_FORCE_KERNEL=scalar|avx2|avx512 pins the kernels; results do not depend on it.\n"
       "Exit status: 0; 2 for a mistake, a file that cannot be read or written, or too little\n"
-      "memory; 141 where the reader of standard output went away; 1 for anything else.");
+      "memory; 141 where the reader of standard output went away; 1 for anything else, such as\n"
+      "a network that fails, workers that are missing or results that are wrong.");
   add_codecs_command(program);
   add_reduce_command(program);
   add_bench_command(program);

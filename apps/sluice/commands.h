@@ -21,7 +21,8 @@ Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& spe
 
 // Parses and runs; the process's exit status: 0; 2 for the user's mistake, a bad file, one that
 // cannot be written, standard output among them, or too little memory; 141 where whoever read
-// standard output went away, everything else being done; 1 for anything else.
+// standard output went away, everything else being done; 1 for anything else, such as a carrier
+// that fails.
 int run_command_line(int argc, const char* const* argv);
 
 }  // namespace sluice::cli

@@ -84,7 +84,8 @@ void add_generate_command(Command& program) {
   command.number("--seed", request->seed, "Same seed, same files [0]");
   command.output_folder("--out", request->out, "Folder for w0.npy, w1.npy, …", &is_worker_file)
       .required();
-  command.output_file("--json", request->json, "Write the list of files here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json,
+                                "Write the list of files here (- for stdout)");
   command.action([request] {
     return with_memory(
         fmt::format("--count {} wants {} bytes", request->count, request->count * sizeof(float)),

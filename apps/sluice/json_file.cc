@@ -12,9 +12,18 @@ Verdict write_text(const std::string& path, std::string_view text) {
 }
 
 Verdict write_json(const std::string& path, const Json& json) {
-  const std::string text = json.dump(2) + "\n";
+  if (path.empty()) return Nothing{};
+  // A file's name may have any bytes, JSON has Unicode alone.
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (path != "-") return write_text(path, text);
   print(text);
+  return Nothing{};
+}
+
+Verdict first_problem(std::initializer_list<Verdict> verdicts) {
+  for (const Verdict& verdict : verdicts) {
+    if (!verdict) return verdict;
+  }
   return Nothing{};
 }
 

@@ -43,6 +43,8 @@ Place place_of(const std::string& path) {
   return {status.st_dev, status.st_ino, target.filename().string()};
 }
 
+bool is_printed(const NamedOutput& output) { return output.takes_dash && output.path == "-"; }
+
 Problem refused(const NamedOutput& a, const std::string& b) {
   return Problem{Code::invalid_argument,
                  fmt::format("{} {} and {} are the same file; accepted: a file for each", a.option,
@@ -97,10 +99,10 @@ Verdict check_outputs(std::span<const NamedOutput> outputs) {
                                output.writes == nullptr ? "a file" : "a folder")};
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].path == "-") continue;
+    if (is_printed(outputs[i])) continue;
     SLUICE_TRY(check_against_streams(outputs[i]));
     for (const NamedOutput& other : outputs.subspan(i + 1)) {
-      if (other.path != "-") SLUICE_TRY(check_pair(outputs[i], other));
+      if (!is_printed(other)) SLUICE_TRY(check_pair(outputs[i], other));
     }
   }
   return Nothing{};

@@ -16,11 +16,12 @@ struct NamedOutput {
   std::string option;  // such as --json
   std::string path;
   WritesName writes = nullptr;  // of a folder; null: a file
+  bool takes_dash = false;      // "-" is standard output; otherwise a file of that name
 };
 
 // Refuses two names of one file, however they are spelled, and a name of the file that standard
 // output or standard error goes to. Devices and pipes may be named twice: what is written to them
-// comes one after the other. "-" is standard output.
+// comes one after the other.
 Verdict check_outputs(std::span<const NamedOutput> outputs);
 
 }  // namespace sluice::cli

@@ -28,7 +28,7 @@ class OutputCheck : public ::testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
   // What is said of two files; empty: nothing.
   static std::string said(const std::string& out, const std::string& json) {
-    const std::vector<NamedOutput> outputs{{"--out", out}, {"--json", json}};
+    const std::vector<NamedOutput> outputs{{"--out", out}, {"--json", json, nullptr, true}};
     const Verdict verdict = check_outputs(outputs);
     return verdict ? "" : verdict.error().message;
   }
@@ -47,7 +47,7 @@ TEST_F(OutputCheck, DifferentFilesAreFine) {
   EXPECT_EQ(said(path("old"), path("x")), "");
   EXPECT_EQ(said(path("missing/x"), path("missing/y")), "");
   EXPECT_EQ(said(path("x"), "-"), "");
-  EXPECT_EQ(said("-", "-"), "");
+  EXPECT_EQ(said("-", "-"), "") << "a file and standard output";
 }
 
 TEST_F(OutputCheck, TheSameFileIsRefusedHoweverItIsSpelled) {
@@ -65,6 +65,11 @@ TEST_F(OutputCheck, TheSameFileIsRefusedHoweverItIsSpelled) {
     EXPECT_EQ(said(path(one), path(other)), "--out " + path(one) + " and --json " + path(other) +
                                                 " are the same file; accepted: a file for each");
   }
+}
+
+TEST_F(OutputCheck, ADashIsAFileWhereItIsNotStandardOutput) {
+  EXPECT_EQ(said("-", "./-"),
+            "--out - and --json ./- are the same file; accepted: a file for each");
 }
 
 TEST_F(OutputCheck, DevicesMayBeNamedTwice) {

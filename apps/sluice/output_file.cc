@@ -18,11 +18,56 @@ namespace sluice::cli {
 namespace {
 
 constexpr int kTemporaryNamesMax = 100;
-constexpr int kLinksMax = 40;  // as the system itself follows
+constexpr std::size_t kNameBytesMax = 200;  // of 255, with room for what a temporary name adds
+constexpr int kLinksMax = 40;               // as the system itself follows
 constexpr std::size_t kCollectedMax = std::size_t{1} << 16;
 
 Problem cannot_write(const std::string& path, int error) {
   return Problem{Code::io, fmt::format("{}: cannot be written: {}", path, std::strerror(error))};
+}
+
+// The name until the file is whole, in the same folder, so that it can be renamed.
+std::string temporary_name(const std::string& target, int attempt) {
+  std::filesystem::path stem(target);
+  if (stem.filename().string().size() > kNameBytesMax) stem.replace_filename(".sluice");
+  return fmt::format("{}.{}.{}.tmp", stem.string(), ::getpid(), attempt);
+}
+
+// The folder takes no new file. One that is there may be written all the same.
+bool is_of_the_folder(int error) {
+  return error == EACCES || error == EPERM || error == EROFS || error == ENAMETOOLONG;
+}
+
+// The name cannot be given to another file: something is mounted on it, or it is another user's in
+// a folder such as /tmp.
+bool is_of_the_name(int error) { return error == EBUSY || error == EACCES || error == EPERM; }
+
+int open_in_place(const std::string& path) {
+  return ::open(path.c_str(), O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC);
+}
+
+// False with errno set.
+bool copy_bytes(int source, int target) {
+  std::vector<std::byte> buffer(kCollectedMax);
+  for (;;) {
+    const ssize_t got = ::read(source, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got == 0;
+    if (!write_all(target, std::span(buffer).first(static_cast<std::size_t>(got)))) return false;
+  }
+}
+
+// Into a file that stays the file it is. False with errno set.
+bool copy_in_place(const std::string& from, const std::string& into) {
+  const int source = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
+  if (source < 0) return false;
+  const int target = open_in_place(into);
+  const bool is_copied = target >= 0 && copy_bytes(source, target);
+  int error = is_copied ? 0 : errno;
+  ::close(source);
+  if (target >= 0 && ::close(target) != 0 && error == 0) error = errno;
+  errno = error;
+  return error == 0;
 }
 
 }  // namespace
@@ -76,24 +121,41 @@ Checked<OutputFile> OutputFile::create(const std::string& path) {
     return OutputFile(path, descriptor);
   }
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  const bool is_there = ::stat(path.c_str(), &status) == 0;
+  if (!is_there && errno == ELOOP) return cannot_write(path, ELOOP);
+  if (is_there && !S_ISREG(status.st_mode)) {
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
     if (descriptor < 0) return cannot_write(path, errno);
     return OutputFile(path, descriptor);
   }
+  // A rename would not ask: it needs the folder alone.
+  if (is_there && ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) {
+    return cannot_write(path, errno);
+  }
+  return create_beside(path, is_there ? std::optional(status.st_mode & 07777) : std::nullopt);
+}
+
+Checked<OutputFile> OutputFile::create_beside(const std::string& path, std::optional<mode_t> mode) {
   const std::string target = without_links(path);
   for (int attempt = 0; attempt < kTemporaryNamesMax; ++attempt) {
-    const std::string beside = fmt::format("{}.{}.{}.tmp", target, ::getpid(), attempt);
-    const int descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const std::string beside = temporary_name(target, attempt);
+    // At no time may anybody read it who could not read the old one.
+    const int descriptor =
+        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode ? 0600 : 0666);
     if (descriptor >= 0) {
       OutputFile file(path, descriptor);
       file.beside_ = beside;
       file.target_ = target;
+      // Where it fails the file system has no modes.
+      if (mode) static_cast<void>(::fchmod(descriptor, *mode));
       return file;
     }
     if (errno != EEXIST) break;
   }
-  return cannot_write(path, errno);
+  const int error = errno;
+  const int descriptor = mode && is_of_the_folder(error) ? open_in_place(path) : -1;
+  if (descriptor < 0) return cannot_write(path, error);
+  return OutputFile(path, descriptor);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
@@ -134,9 +196,14 @@ Verdict OutputFile::finish() {
   const int descriptor = std::exchange(descriptor_, -1);
   if (!note(::close(descriptor) == 0) || error_ != 0) return cannot_write(path_, error_);
   if (beside_.empty()) return Nothing{};
-  if (!note(std::rename(beside_.c_str(), target_.c_str()) == 0)) return cannot_write(path_, error_);
-  beside_.clear();
-  return Nothing{};
+  if (std::rename(beside_.c_str(), target_.c_str()) == 0) {
+    beside_.clear();
+    return Nothing{};
+  }
+  if (!note(is_of_the_name(errno) && copy_in_place(beside_, target_))) {
+    return cannot_write(path_, error_);
+  }
+  return Nothing{};  // the destructor removes the other one
 }
 
 Verdict write_file(const std::string& path, std::string_view text) {

@@ -2,10 +2,16 @@
 // that names the file and the system's reason.
 //
 // A regular file is written beside its place under another name and renamed at the end, so it is
-// there whole or not at all, and one that was there before stays on failure. Through a symbolic
-// link it is the link's target that is replaced. Devices, pipes and open descriptors (/dev/stdout,
-// /dev/fd/3) are written to as they are.
+// there whole or not at all, and one that was there before stays on failure. The new file has the
+// old one's mode; a file that may not be written is not replaced either. Through a symbolic link it
+// is the link's target that is replaced.
+//
+// An old file is written in place, and may be left in part, where nothing else can be done: its
+// folder takes no other file, or its name cannot be given to another (a mount on that very file).
+// Devices, pipes and open descriptors (/dev/stdout, /dev/fd/3) are written to as they are.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <optional>
@@ -37,7 +43,8 @@ class OutputFile {
 
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
-  // Without finish(): leaves nothing but what was there before, or was appended.
+  // Without finish(): leaves nothing but what was there before, or was appended or written in
+  // place.
   ~OutputFile();
 
   // Collects small pieces. After a failure the rest is not written; finish() tells.
@@ -47,6 +54,8 @@ class OutputFile {
 
  private:
   OutputFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  // A regular file; with a mode: there is one, which may be written.
+  static Checked<OutputFile> create_beside(const std::string& path, std::optional<mode_t> mode);
   void flush();
   bool note(bool is_good);
 

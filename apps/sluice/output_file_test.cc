@@ -122,7 +122,34 @@ TEST_F(OutputFileTest, ALinkStaysAndItsTargetIsReplaced) {
     EXPECT_EQ(content(path("sub/target")), text);
   }
   fs::create_symlink("loop", path("loop"));
-  EXPECT_FALSE(write_file(path("loop/x"), "x"));
+  for (const char* name : {"loop", "loop/x"}) {
+    const Verdict refused = write_file(path(name), "x");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message,
+              path(name) + ": cannot be written: Too many levels of symbolic links");
+  }
+  EXPECT_TRUE(fs::is_symlink(path("loop")));
+}
+
+TEST_F(OutputFileTest, TheModeOfTheOldFileIsKept) {
+  for (const mode_t mode : {0600u, 0640u, 0666u, 0755u}) {
+    put("x", "old");
+    ASSERT_EQ(::chmod(path("x").c_str(), mode), 0);
+    ASSERT_TRUE(write_file(path("x"), "new"));
+    EXPECT_EQ(content(path("x")), "new");
+    struct stat status {};
+    ASSERT_EQ(::stat(path("x").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777u, mode);
+  }
+}
+
+TEST_F(OutputFileTest, TheLongestNameIsWritten) {
+  const std::string name(255, 'n');
+  for (const char* text : {"first", "second"}) {
+    ASSERT_TRUE(write_file(path(name), text));
+    EXPECT_EQ(content(path(name)), text);
+  }
+  EXPECT_EQ(file_count(), 1u);
 }
 
 TEST(DescriptorNamed, KnowsTheSystemsNames) {

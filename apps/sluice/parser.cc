@@ -132,7 +132,8 @@ std::vector<NamedOutput> given(const std::vector<OutputOption>& outputs) {
   std::vector<NamedOutput> named;
   for (const OutputOption& one : outputs) {
     if (one.option->count() == 0) continue;
-    named.push_back({one.option->get_name(), one.option->results().front(), one.writes});
+    named.push_back(
+        {one.option->get_name(), one.option->results().front(), one.writes, one.takes_dash});
   }
   return named;
 }
@@ -178,6 +179,12 @@ Option Command::output(const char* names, Text& value, const char* help, WritesN
   option->type_name(writes == nullptr ? "FILE" : "FOLDER");
   plans_.outputs.push_back({option, writes});
   return Option(*option);
+}
+
+Option Command::output_file_or_stdout(const char* names, std::string& value, const char* help) {
+  const Option option = output(names, value, help, nullptr);
+  plans_.outputs.back().takes_dash = true;
+  return option;
 }
 
 template Option Command::text(const char*, std::string&, const char*);

@@ -36,6 +36,7 @@ class Option {
 struct OutputOption {
   CLI::Option* option = nullptr;
   WritesName writes = nullptr;
+  bool takes_dash = false;
 };
 
 // What commands leave to be done once everything is parsed.
@@ -66,6 +67,8 @@ class Command {
   Option output_file(const char* names, Text& value, const char* help) {
     return output(names, value, help, nullptr);
   }
+  // The same; "-" is standard output.
+  Option output_file_or_stdout(const char* names, std::string& value, const char* help);
   template <class Text>
   Option output_folder(const char* names, Text& value, const char* help, WritesName writes) {
     return output(names, value, help, writes);

@@ -18,7 +18,7 @@ Verdict Process::all_ready(const Verdict& mine) const {
   if (world == nullptr) return mine;
   std::vector<double> failed(launched, 0.0);
   failed[rank] = mine ? 0.0 : 1.0;
-  Verdict met = world->meet(failed);
+  Verdict met = by_carrier(world->meet(failed));
   if (!mine) return mine;
   if (!met) return met;
   const auto first = std::find(failed.begin(), failed.end(), 1.0);
@@ -31,14 +31,14 @@ Checked<Process> enter(std::string_view carrier, std::chrono::seconds timeout) {
   Process process;
   SLUICE_TRY_ASSIGN(process.carrier, find_carrier(carrier));
   if (process.carrier->launched == nullptr) return process;
-  SLUICE_TRY_ASSIGN(process.launched, process.carrier->launched());
+  SLUICE_TRY_ASSIGN(process.launched, by_carrier(process.carrier->launched()));
   if (process.launched == 0) return process;
   // Only a world knows the rank.
   WorldOptions options;
   options.workers = process.launched;
   options.window = 1;
   options.timeout = timeout;
-  SLUICE_TRY_ASSIGN(process.world, process.carrier->make_world(options));
+  SLUICE_TRY_ASSIGN(process.world, by_carrier(process.carrier->make_world(options)));
   process.rank = process.world->here().front();
   return process;
 }

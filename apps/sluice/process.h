@@ -32,6 +32,16 @@ struct Process {
 Checked<Process> enter(std::string_view carrier,
                        std::chrono::seconds timeout = std::chrono::seconds(60));
 
+// Of a call that a carrier answers. What went wrong between processes is no file's failure, though
+// both may be the system's: a command ends with another exit status.
+template <class T>
+Checked<T> by_carrier(Checked<T> answer) {
+  if (answer) return answer;
+  const bool is_of_files =
+      answer.error().code == Code::io || answer.error().code == Code::malformed;
+  return is_of_files ? Problem{Code::unavailable, answer.error().message} : answer.error();
+}
+
 // Refuses another number of workers than were launched; `what` says where the number comes from.
 Verdict check_launched(const Process& process, std::uint64_t workers, std::string_view what);
 

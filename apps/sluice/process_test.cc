@@ -96,6 +96,18 @@ TEST(Process, GoesOnOnlyWhenAllAreReady) {
   EXPECT_FALSE(alone->all_ready(broke));
 }
 
+TEST(Process, WhatACarrierCannotDoIsNoFileSFailure) {
+  for (const Code code : {Code::io, Code::malformed, Code::unavailable}) {
+    const Verdict failed = by_carrier(Verdict(Problem{code, "it broke"}));
+    EXPECT_EQ(failed.error().code, Code::unavailable);
+    EXPECT_EQ(failed.error().message, "it broke");
+  }
+  for (const Code code : {Code::timeout, Code::invalid_argument, Code::out_of_memory}) {
+    EXPECT_EQ(by_carrier(Verdict(Problem{code, ""})).error().code, code);
+  }
+  EXPECT_EQ(*by_carrier(Checked<int>(7)), 7);
+}
+
 TEST(Process, TimeoutsHaveARange) {
   EXPECT_TRUE(check_timeout(1));
   EXPECT_TRUE(check_timeout(kTimeoutSecondsMax));

@@ -84,11 +84,11 @@ class Run {
       : options_(options), workers_(workers), means_(workers.size()) {}
 
   Verdict step(std::uint64_t step) {
-    SLUICE_TRY(fleet_->step(step, [&](std::uint32_t rank) {
+    SLUICE_TRY(by_carrier(fleet_->step(step, [&](std::uint32_t rank) {
       return std::vector<Job>{{0, workers_[rank].values, means_[rank]}};
-    }));
+    })));
     if (dump_ != nullptr) SLUICE_TRY(dump_->end_step());
-    return check_agreement(fleet_->world(), means_);
+    return by_carrier(check_agreement(fleet_->world(), means_));
   }
   Verdict finish() { return dump_ == nullptr ? Verdict(Nothing{}) : dump_->finish(); }
 
@@ -133,7 +133,7 @@ class Run {
       plan_dump(codec, tensor, fleet.group.chunk_count);
       fleet.wrap = [this](Carrier& port, std::uint32_t rank) { return dump_->tap(port, rank); };
     }
-    SLUICE_TRY_ASSIGN(fleet_, Fleet::make(fleet, codec, std::span(&tensor, 1)));
+    SLUICE_TRY_ASSIGN(fleet_, by_carrier(Fleet::make(fleet, codec, std::span(&tensor, 1))));
     for (const std::uint32_t rank : fleet_->here()) means_[rank].resize(tensor.count());
     return dump_ == nullptr ? Verdict(Nothing{}) : dump_->open();
   }

@@ -61,11 +61,12 @@ Verdict run_here(const Process& process, const Request& request) {
     rows.push_back(std::move(reduced));
   }
   if (!process.speaks()) return Nothing{};
-  if (!request.out.empty()) {
-    SLUICE_TRY(write_npy(request.out, prepared->workers.front().shape, rows.front().mean));
-  }
   if (request.json != "-") print(to_text(rows));
-  return write_json(request.json, as_rows(json));
+  return first_problem(
+      {request.out.empty()
+           ? Verdict(Nothing{})
+           : write_npy(request.out, prepared->workers.front().shape, rows.front().mean),
+       write_json(request.json, as_rows(json))});
 }
 
 Verdict run(const Request& request) {
@@ -85,7 +86,7 @@ void add_reduce_command(Command& program) {
       .required()
       .one_value_each();
   command.output_file("--out", request->out, "Write the decoded mean here, in the inputs' shape");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.output_folder("--dump-wire", request->options.dump_wire,
                         "Write all bytes that cross the carrier, and a manifest, into this folder, "
                         "which is empty or does not exist",

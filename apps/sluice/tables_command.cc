@@ -193,7 +193,7 @@ void add_tables_command(Command& program) {
   command.text("--table", request->shape, "optimal or symmetric [optimal]");
   command.text("--inputs", request->inputs,
                "What the best is best for: independent or identical [independent]");
-  command.output_file("--json", request->json, "Write the figures here (- for stdout)");
+  command.output_file_or_stdout("--json", request->json, "Write the figures here (- for stdout)");
   command.footer(
       "Errors are squared errors of the mean over the mean squared norm of the inputs, for\n"
       "coordinates that are normal after rotation, all workers' norms being equal.");

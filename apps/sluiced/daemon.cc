@@ -10,10 +10,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -28,6 +28,7 @@
 #include "options.h"
 #include "reload.h"
 #include "signals.h"
+#include "start_failure.h"
 #include "terminal.h"
 
 namespace sluice::daemon {
@@ -225,10 +226,8 @@ int run(int argc, const char* const* argv) {
   keep_standard_descriptors();
   try {
     return start(argc, argv);
-  } catch (const std::bad_alloc&) {
-    complain("out of memory");
-  } catch (const std::system_error& error) {  // a thread that could not be started
-    complain(fmt::format("out of memory: {}", error.what()));
+  } catch (const std::exception& error) {
+    complain(words_for(error));
   }
   // Without the destructors of what was made so far: threads may still use it.
   std::_Exit(kExitFailure);

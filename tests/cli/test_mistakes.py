@@ -1,4 +1,4 @@
-"""Mistakes on the command line and too little memory: one line that names the value, status 2."""
+"""What goes wrong is one line: mistakes, which it names, and too little memory with status 2."""
 
 import resource
 import subprocess
@@ -109,6 +109,18 @@ class TooLittleMemory(CliTest):
     def test_threads_too(self):
         self.check_out_of_memory("bench", "codec", "--count", str(1 << 16), "--threads", "256",
                                  "--codec", "f32", says="thread")
+
+
+class ACarrierThatFails(CliTest):
+    def test_is_no_mistake(self):
+        files = self.workers([1.0, 2.0], [3.0, 4.0])
+        for arguments in (["reduce", "--codec", "f32", *files],
+                          ["bench", "allreduce", "--codec", "f32", "-b", "4K", "--workers", "2"]):
+            done = subprocess.run(
+                [SLUICE, *arguments, "--carrier", "stream"], capture_output=True, text=True,
+                check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4)))
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, "sluice: socket: Too many open files\n"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """What cannot be written is never lost: every output of every command, wherever it goes."""
 
+import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +22,14 @@ def small_files():
     """In the child: no file may grow beyond a few bytes, as on a disk that is full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+
+
+def as_nobody():
+    """In the child: a user whom modes of files bind, which they do not bind root."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
 
 
 class OutputTest(CliTest):
@@ -121,6 +131,37 @@ class EveryOutput(OutputTest):
                 self.run_with([*self.arguments(words, without=[option]), option, "/proc/x/y"]),
                 "/proc/x/y")
 
+    def test_one_that_cannot_be_written_costs_no_other(self):
+        for name in {name for name, _ in FILES}:
+            words = tuple(name.split())
+            options = [option for n, option in FILES if n == name]
+            for bad in options:
+                arguments = self.arguments(words, without=options)
+                for option in options:
+                    path = "/dev/full" if option == bad else self.path(option)
+                    arguments += [option, path]
+                with self.subTest(command=name, option=bad):
+                    done = self.run_with(arguments, stdout=subprocess.PIPE)
+                    self.check_refused(done, "/dev/full: cannot be written", FULL)
+                    self.assertTrue(done.stdout, "the table")
+                    for option in options:
+                        if option != bad:
+                            self.assertGreater(os.path.getsize(self.path(option)), 100)
+                            os.remove(self.path(option))
+
+    def test_names_that_are_not_utf8(self):
+        folder = os.fsencode(self.path("")) + b"\xff\xfe"
+        arguments = self.arguments(("generate",), without=["--out"])
+        for more in ([], ["--json", self.path("list.json")], ["--json", "-"]):
+            done = self.run_with([*arguments, "--out", folder, *more], text=False,
+                                 stdout=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+        listed = json.loads(done.stdout)
+        with open(self.path("list.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file), listed)
+        self.assertEqual(listed["files"][1], self.path("\ufffd\ufffd/w1.npy"))
+        self.assertEqual(sorted(os.listdir(folder)), [b"w0.npy", b"w1.npy"])
+
     def test_devices_and_descriptors_are_written_to(self):
         def check(_, option, arguments):
             for device in ("/dev/null", "/dev/stderr"):
@@ -137,6 +178,81 @@ class EveryOutput(OutputTest):
             self.call("codecs", "--json", self.path("link.json"))
             self.assertTrue(os.path.islink(self.path("link.json")))
             self.assertGreater(os.path.getsize(self.path("target.json")), 1000)
+
+
+class AFileThatIsThere(OutputTest):
+    """What is kept of it, and what is done where it cannot be replaced."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.path("sub"))
+        self.old = self.write("sub/old.json", b"as it was")
+        os.chmod(self.folder.name, 0o755)
+        self.addCleanup(os.chmod, self.path("sub"), 0o755)
+
+    def content(self):
+        with open(self.old, "rb") as file:
+            return file.read()
+
+    def write_as_nobody(self):
+        try:
+            return self.run_with(["codecs", "--json", self.old], preexec_fn=as_nobody)
+        except PermissionError:
+            return self.skipTest("only root may run this build")
+
+    def test_its_mode_is_kept(self):
+        for mode in (0o600, 0o640, 0o666):
+            os.chmod(self.old, mode)
+            self.call("codecs", "--json", self.old)
+            self.assertEqual(os.stat(self.old).st_mode & 0o7777, mode)
+
+    def test_one_that_may_not_be_written_is_not_replaced(self):
+        os.chmod(self.path("sub"), 0o777)
+        os.chmod(self.old, 0o444)
+        self.check_refused(self.write_as_nobody(),
+                           f"{self.old}: cannot be written: Permission denied")
+        self.assertEqual((self.content(), os.listdir(self.path("sub"))),
+                         (b"as it was", ["old.json"]))
+
+    def test_in_a_folder_that_takes_no_other(self):
+        os.chmod(self.path("sub"), 0o555)
+        os.chmod(self.old, 0o666)
+        number = os.stat(self.old).st_ino
+        done = self.write_as_nobody()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        json.loads(self.content())
+        self.assertEqual(os.stat(self.old).st_ino, number)
+
+    def test_of_another_user_in_a_folder_like_tmp(self):
+        if os.getuid() != 0:
+            self.skipTest("needs two users")
+        os.chmod(self.path("sub"), 0o1777)
+        os.chmod(self.old, 0o666)
+        done = self.write_as_nobody()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        json.loads(self.content())
+        self.assertEqual(os.listdir(self.path("sub")), ["old.json"])
+
+    def test_with_a_mount_on_it(self):
+        if shutil.which("unshare") is None:
+            self.skipTest("there is no unshare")
+        mounted = self.write("mounted", b"x" * 100000)
+        script = 'mount --bind "$1" "$2" || exit 77; shift 2; exec "$@"'
+        words = ["unshare", "-m", *([] if os.getuid() == 0 else ["-r"]), "sh", "-c", script, "sh",
+                 mounted, self.old, SLUICE, "codecs", "--json", self.old]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest("this machine lets us mount nothing")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(mounted, encoding="utf-8") as file:
+            json.load(file)
+        self.assertEqual((self.content(), self.left_over()), (b"as it was", []))
+
+    def test_a_loop_of_links(self):
+        os.symlink("loop", self.path("loop"))
+        self.check_refused(self.run_with(["codecs", "--json", self.path("loop")]),
+                           "loop: cannot be written: Too many levels of symbolic links")
+        self.assertTrue(os.path.islink(self.path("loop")))
 
 
 class StandardOutput(OutputTest):
@@ -208,6 +324,12 @@ class StandardOutput(OutputTest):
                 self.assertEqual(done.returncode, 1)
                 self.assertEqual(done.stderr,
                                  f"sluiced: standard output: cannot be written: {FULL}\n")
+                reader, writer = os.pipe()
+                os.close(reader)
+                done = subprocess.run([SLUICED, flag], stdout=writer, stderr=subprocess.PIPE,
+                                      text=True, check=False)
+                os.close(writer)
+                self.assertEqual((done.returncode, done.stderr), (BROKEN_PIPE, ""))
 
     def test_the_package_s(self):
         command = [sys.executable, "-m", "sluice.info"]
@@ -258,6 +380,19 @@ class SameFile(OutputTest):
             done = self.run_with([*arguments, first, "x", second, self.path("x")],
                                  cwd=self.folder.name)
             self.check_refused(done, f"{first} x", f"{second} {self.path('x')}")
+
+    def test_a_dash_is_a_file_but_for_json(self):
+        for words, first, second in self.pairs():
+            arguments = self.arguments(words, without=[first, second])
+            for dash, file in ((first, second), (second, first)):
+                names = {dash: "-", file: "./-"}
+                done = self.run_with([*arguments, first, names[first], second, names[second]],
+                                     cwd=self.folder.name)
+                if dash == "--json":
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                else:
+                    self.check_refused(done, f"{first} {names[first]}",
+                                       f"{second} {names[second]}", "the same file")
 
     def test_a_device_twice_is_fine(self):
         for words, first, second in self.pairs():
