@@ -32,9 +32,21 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/sluice-config.cmake.in
   ${PROJECT_BINARY_DIR}/sluice-config.cmake INSTALL_DESTINATION ${SLUICE_PACKAGE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluice-config-version.cmake
   COMPATIBILITY SameMinorVersion)
-# For those who do not use CMake. The prefix follows from where the file lies.
-file(RELATIVE_PATH SLUICE_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-string(REGEX REPLACE "/$" "" SLUICE_PC_PREFIX "${SLUICE_PC_PREFIX}")
+# For those who do not use CMake. The prefix follows from where the file lies, unless a folder was
+# given as a full path: what that is for does not move.
+foreach(folder LIBDIR INCLUDEDIR)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${folder}}")
+    set(SLUICE_PC_${folder} "${CMAKE_INSTALL_${folder}}")
+  else()
+    set(SLUICE_PC_${folder} "\${prefix}/${CMAKE_INSTALL_${folder}}")
+  endif()
+endforeach()
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(SLUICE_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+else()
+  file(RELATIVE_PATH SLUICE_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  string(REGEX REPLACE "/$" "" SLUICE_PC_PREFIX "\${pcfiledir}/${SLUICE_PC_PREFIX}")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/sluice.pc.in ${PROJECT_BINARY_DIR}/sluice.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/sluice.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT development)

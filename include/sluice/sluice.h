@@ -74,7 +74,8 @@ const char* sluice_carrier_name(size_t index);
  * "fixed:block=64", as that many workers would. `step` and `seed` name all randomness.
  * `mean` holds `count` floats and may be one of the gradients.
  * SLUICE_INVALID_ARGUMENT: null pointers, 0 or more than 4096 workers, more than 2^40 coordinates,
- * unknown codec or option. SLUICE_FAILED: anything else.
+ * unknown codec or option. SLUICE_UNAVAILABLE: up to 64 workers have a thread each, and the system
+ * gives no more. SLUICE_TIMEOUT: some have not come in 60 seconds. SLUICE_FAILED: anything else.
  */
 sluice_code sluice_reduce_local(const char* codec, uint32_t workers, uint64_t count,
                                 const float* const* gradients, uint64_t seed, uint64_t step,
@@ -91,8 +92,9 @@ typedef struct sluice_traits {
   uint32_t unbiased;
   uint32_t quorum;   /* right with any set of contributors */
   uint32_t feedback; /* 0: error feedback would diverge or lose something and is refused */
+  uint32_t reserved; /* 0 */
 } sluice_traits;
-#define SLUICE_TRAITS_INIT {sizeof(sluice_traits), 0, 0, 0, 0, 0}
+#define SLUICE_TRAITS_INIT {sizeof(sluice_traits), 0, 0, 0, 0, 0, 0}
 
 /* A codec from its SPEC. SLUICE_INVALID_ARGUMENT: unknown name, option or value. */
 sluice_code sluice_codec_make(const char* spec, sluice_codec** codec);
@@ -158,7 +160,7 @@ typedef struct sluice_world sluice_world;
 
 /* `workers` must be what the launcher started on a carrier between processes; 0: take that.
  * `window` is the most that its groups have, 1 to 1024; 0: 4. SLUICE_INVALID_ARGUMENT: unknown
- * carrier, bad numbers.
+ * carrier, bad numbers; on "local" also more than 131072 workers times window.
  * SLUICE_UNAVAILABLE: the carrier's library is missing or the launcher did not start this process.
  * SLUICE_TIMEOUT: on "mpi", where all workers make the world together, some did not come. */
 sluice_code sluice_world_make(const char* carrier, uint32_t workers, uint32_t window,
@@ -170,7 +172,9 @@ size_t sluice_world_here(const sluice_world* world, const uint32_t** ranks);
 
 typedef struct sluice_group sluice_group;
 
-/* One worker's group. options->workers must be the world's, options->rank one that is here.
+/* One worker's group. options->workers must be the world's, options->rank one that is here. A rank
+ * may have several groups, but a step in flight in one of them at a time: others would use the same
+ * end of the carrier, and get SLUICE_FAILED.
  * SLUICE_INVALID_ARGUMENT: that, a codec that refuses the tensors or feedback, an id twice. */
 sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
                               const sluice_options* options, const sluice_tensor* tensors,
@@ -178,15 +182,17 @@ sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
 void sluice_group_free(sluice_group* group);
 
 /* Averages the jobs of a step; blocks. Every rank hands over the same tensors in the same order.
- * SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor, a tensor twice, a step in flight.
- * SLUICE_TIMEOUT, SLUICE_MISMATCH, SLUICE_MALFORMED, SLUICE_FAILED, SLUICE_OUT_OF_MEMORY: the group
- * is dead then; chunks that were done keep their effect, the others have none. SLUICE_UNAVAILABLE:
- * the group is dead. */
+ * SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor, a tensor twice, a step in flight;
+ * the group is as it was. SLUICE_TIMEOUT, SLUICE_MISMATCH, SLUICE_MALFORMED, SLUICE_FAILED: the
+ * group is dead then; chunks that were done keep their effect, the others have none.
+ * SLUICE_UNAVAILABLE: the group is dead. SLUICE_OUT_OF_MEMORY: it is dead, unless memory was
+ * refused before the step began; then the next call does not return SLUICE_UNAVAILABLE. */
 sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                 size_t job_count);
 
 /* The same without blocking: start, then advance until *finished is 1, as it is when no step is in
- * flight. Codes as above, but start leaves the group as it was. */
+ * flight. Codes as above, but start sends nothing and leaves the group as it was, also where it
+ * returns SLUICE_OUT_OF_MEMORY; advance returns no SLUICE_INVALID_ARGUMENT but for a NULL. */
 sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_job* jobs,
                                size_t job_count);
 sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished);
@@ -207,8 +213,8 @@ sluice_code sluice_group_load(sluice_group* group, const void* bytes, size_t siz
 /* What one worker keeps between steps. */
 typedef struct sluice_memory sluice_memory;
 
-/* window and timeout of the options are not used. SLUICE_INVALID_ARGUMENT: bad numbers, a codec
- * that refuses feedback, a codec for sparse jobs that is unknown or keeps memory of a model. */
+/* window and timeout of the options are ignored. SLUICE_INVALID_ARGUMENT: bad numbers, a codec that
+ * refuses feedback, a codec for sparse jobs that is unknown or keeps memory of a model. */
 sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* options,
                                sluice_memory** memory);
 void sluice_memory_free(sluice_memory* memory);
@@ -271,7 +277,8 @@ typedef struct sluice_order {
 
 /* Encodes the first step. The jobs' memory stays put until the parcel is finished or abandoned.
  * SLUICE_INVALID_ARGUMENT: a parcel in flight, a job that does not fit its tensor, a tensor twice;
- * nothing has changed then. Other codes as below. */
+ * nothing has changed then. SLUICE_OUT_OF_MEMORY: likewise, unless the first chunk was begun; then
+ * the parcel is abandoned and the next begin returns SLUICE_UNAVAILABLE. Other codes as below. */
 sluice_code sluice_parcel_begin(sluice_parcel* parcel, const sluice_order* order,
                                 const sluice_job* jobs, size_t job_count);
 
@@ -296,10 +303,11 @@ typedef struct sluice_step {
 } sluice_step;
 #define SLUICE_STEP_INIT {sizeof(sluice_step), 0, 0, 0, 0, 0, 0, 0}
 
-/* Codes of the functions below: SLUICE_INVALID_ARGUMENT: sizes that are not what sluice_step says,
- * or the functions out of order; nothing has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH: what
- * came from another rank is wrong; the parcel is abandoned then. SLUICE_FAILED and
- * SLUICE_OUT_OF_MEMORY: likewise. SLUICE_UNAVAILABLE: it was abandoned before. */
+/* Codes of the functions below: SLUICE_INVALID_ARGUMENT: a size to send or a count of lanes that is
+ * not what sluice_step says, an answer beyond the stride, or the functions out of order; nothing
+ * has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH: what came from another rank is wrong, its
+ * size too; the parcel is abandoned then. SLUICE_FAILED and SLUICE_OUT_OF_MEMORY: likewise.
+ * SLUICE_UNAVAILABLE: it was abandoned before. */
 sluice_code sluice_parcel_next(sluice_parcel* parcel, sluice_step* step);
 /* What goes to rank 0, 1, … back to back; size: the sum of send_sizes. */
 sluice_code sluice_parcel_pack(sluice_parcel* parcel, void* send, uint64_t size);
@@ -308,7 +316,8 @@ sluice_code sluice_parcel_pack(sluice_parcel* parcel, void* send, uint64_t size)
 sluice_code sluice_parcel_combine(sluice_parcel* parcel, const void* received,
                                   const uint64_t* receive_sizes, const void** answer,
                                   uint64_t* answer_size);
-/* Rank r's answer is the first answer_sizes[r] bytes at r·stride. Decodes, or encodes the next. */
+/* Rank r's answer is the first answer_sizes[r] bytes, at most `stride`, at r·stride. Decodes, or
+ * encodes the next. */
 sluice_code sluice_parcel_spread(sluice_parcel* parcel, const void* gathered, uint64_t stride,
                                  const uint64_t* answer_sizes);
 sluice_code sluice_parcel_pack_lanes(sluice_parcel* parcel, int32_t* lanes, uint64_t count);
@@ -377,8 +386,9 @@ void sluice_port_free(sluice_port* port);
 
 /* Averages a parcel; returns when all means are written. Ports of one memory may run on several
  * threads, each on one. Codes as of sluice_parcel_begin and sluice_parcel_next, SLUICE_TIMEOUT, and
- * SLUICE_UNAVAILABLE after the bell; but for SLUICE_INVALID_ARGUMENT the port is of no use after an
- * error. */
+ * SLUICE_UNAVAILABLE after the bell. After SLUICE_INVALID_ARGUMENT the port is as it was, after
+ * other errors it is of no use, but for SLUICE_OUT_OF_MEMORY before anything was sent: then the
+ * next call does not return SLUICE_UNAVAILABLE. */
 sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
                             size_t job_count);
 /* Of the parcel that just finished. */

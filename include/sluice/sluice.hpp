@@ -95,7 +95,7 @@ class World {
   std::unique_ptr<sluice_world, Free> handle_;
 };
 
-// One worker's group on one of our carriers. Codec and world outlive it.
+// One worker's group on one of our carriers. Codec and world may go before it.
 class Group {
  public:
   Group(World& world, const Codec& codec, sluice_options options,

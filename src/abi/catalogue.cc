@@ -146,8 +146,13 @@ sluice_code sluice_codec_traits(const sluice_codec* codec, uint32_t workers,
                                   "; accepted: 1 to 4096");
     }
     const Traits from = codec->named->codec->traits(workers);
-    const sluice_traits shown{sizeof(sluice_traits), from.homomorphic, from.lossless,
-                              from.unbiased,         from.quorum,      from.takes_feedback()};
+    const sluice_traits shown{sizeof(sluice_traits),
+                              from.homomorphic,
+                              from.lossless,
+                              from.unbiased,
+                              from.quorum,
+                              from.takes_feedback(),
+                              0};
     return sluice::abi::write_sized("traits", shown, traits);
   });
 }

@@ -83,7 +83,8 @@ sluice_code report_no_memory(const Task& task) noexcept;
 sluice_code report_exception(const Task& task, const char* what) noexcept;
 
 // Runs the body of a C function, which gives a Verdict. All that can be thrown here is a
-// std::exception, from the standard library; a thread that is being cancelled is none, and ends.
+// std::exception, from the standard library; a thread that is being cancelled is none, and ends,
+// though not in the middle of a step that several threads of ours run.
 template <class Body>
 sluice_code call(const Task& task, const Body& body) {
   try {
@@ -109,6 +110,14 @@ Value value(Value otherwise, const Body& body) {
 
 inline Problem invalid(std::string message) {
   return Problem{Code::invalid_argument, std::move(message)};
+}
+
+// Of an error inside, after which an object is dead: what the library says to itself about
+// arguments is not about the caller's, whose SLUICE_INVALID_ARGUMENT leaves objects as they were.
+// It comes out as SLUICE_FAILED.
+inline Problem fatal(Problem problem) {
+  if (problem.code == Code::invalid_argument) problem.code = Code::lost;
+  return problem;
 }
 
 struct Argument {

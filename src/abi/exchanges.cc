@@ -156,7 +156,7 @@ Verdict advance(sluice_exchange& exchange) {
   const auto step = exchange.exchange->next(answers);
   if (!step) {
     exchange.end();
-    return Problem{step.error().code, step.error().what};
+    return sluice::abi::fatal({step.error().code, step.error().what});
   }
   if (step->kind == sluice::Step::Kind::done) {
     exchange.worker->memory->count(exchange.tally);

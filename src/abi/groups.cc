@@ -69,6 +69,13 @@ Verdict outcome(const sluice::Group& group, const Status& status) {
   return Problem{status.error().code, cause.empty() ? std::string(status.error().what) : cause};
 }
 
+// Of a step that began, after which the group is dead.
+Verdict outcome_of_step(const sluice::Group& group, const Status& status) {
+  Verdict verdict = outcome(group, status);
+  if (!verdict) return sluice::abi::fatal(verdict.error());
+  return verdict;
+}
+
 // A step that an exception stopped in the middle cannot go on.
 class Attempt {
  public:
@@ -157,7 +164,7 @@ sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished) {
     Attempt attempt(*group->group);
     const auto moved = group->group->advance();
     attempt.ended();
-    if (!moved) return outcome(*group->group, moved.error());
+    if (!moved) return outcome_of_step(*group->group, moved.error());
     *finished = *moved ? 1 : 0;
     return Nothing{};
   });
@@ -170,7 +177,7 @@ sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice
     Attempt attempt(*group->group);
     const Status finished = group->group->finish();
     attempt.ended();
-    return outcome(*group->group, finished);
+    return outcome_of_step(*group->group, finished);
   });
 }
 

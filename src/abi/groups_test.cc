@@ -87,6 +87,27 @@ TEST(Groups, OneThreadCanStepAllWorkers) {
   EXPECT_EQ(a, b);
 }
 
+TEST(Groups, OfARankThatHasAStepInFlightInAnotherGroupFail) {
+  World world("local", 2);
+  const Codec codec("f32");
+  const sluice_tensor tensor{5, 1, kCount};
+  Group first(world, codec, options_of(0), std::span(&tensor, 1));
+  Group second(world, codec, options_of(0), std::span(&tensor, 1));
+  std::vector<float> values = gradient(0);
+  const sluice_job job{0, kCount, values.data(), values.data()};
+  uint32_t finished = 0;
+  ASSERT_EQ(sluice_group_start(first.get(), 1, &job, 1), SLUICE_OK);
+  ASSERT_EQ(sluice_group_advance(first.get(), &finished), SLUICE_OK);
+  EXPECT_EQ(finished, 0u);
+  ASSERT_EQ(sluice_group_start(second.get(), 1, &job, 1), SLUICE_OK);
+  EXPECT_EQ(sluice_group_advance(second.get(), &finished), SLUICE_FAILED);
+  EXPECT_NE(std::string(sluice_last_error()).find("more exchanges in flight"), std::string::npos)
+      << sluice_last_error();
+  // Which ends the rank's end of the carrier.
+  EXPECT_EQ(sluice_group_advance(first.get(), &finished), SLUICE_FAILED);
+  EXPECT_EQ(sluice_group_advance(first.get(), &finished), SLUICE_UNAVAILABLE) << "dead";
+}
+
 TEST(Groups, SaveAndLoad) {
   World world("local", 1);
   const Codec codec("tide:bits=2");

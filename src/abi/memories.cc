@@ -40,7 +40,9 @@ sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* 
                                sluice_memory** memory) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{codec, "codec"}, {memory, "memory"}}));
-    SLUICE_TRY_ASSIGN(const auto known, sluice::abi::read_sized("options", options));
+    SLUICE_TRY_ASSIGN(auto known, sluice::abi::read_sized("options", options));
+    known.window = 0;  // Of groups, both.
+    known.timeout = 0;
     SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::options_from(known));
     auto made = std::make_unique<sluice_memory>();
     made->worker = std::make_shared<sluice::abi::Worker>();

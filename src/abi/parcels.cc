@@ -74,6 +74,7 @@ Verdict or_give_up(sluice_parcel& parcel, const Body& body) {
   } guard(parcel);
   Verdict verdict = body();
   guard.failed = !verdict;
+  if (!verdict) return sluice::abi::fatal(verdict.error());
   return verdict;
 }
 
@@ -90,6 +91,15 @@ sluice::Checked<std::uint64_t> sum_of(std::span<const std::uint64_t> sizes) {
     }
   }
   return sum;
+}
+
+Verdict check_within(std::span<const std::uint64_t> sizes, std::uint64_t stride) {
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    if (sizes[rank] <= stride) continue;
+    return invalid(fmt::format("answer_sizes[{}] is {}; accepted: at most the stride, {}", rank,
+                               sizes[rank], stride));
+  }
+  return Nothing{};
 }
 
 // The answers are there: decodes, or encodes what comes next.
@@ -205,6 +215,7 @@ sluice_code sluice_parcel_spread(sluice_parcel* parcel, const void* gathered, ui
     SLUICE_TRY(parcel->expect(At::combined, "combine"));
     const std::span sizes(answer_sizes, parcel->workers());
     SLUICE_TRY(check_array(gathered, stride, "gathered"));
+    SLUICE_TRY(check_within(sizes, stride));
     return or_give_up(*parcel, [&] {
       const auto size = static_cast<std::size_t>(stride * sizes.size());
       return advance(*parcel, parcel->fusion().spread(

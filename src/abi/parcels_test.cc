@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sluice/sluice.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -235,6 +237,111 @@ TEST_F(OneWorker, DamagedBytesAbandonTheParcelAndWriteNothing) {
             SLUICE_MISMATCH);
   EXPECT_NE(std::string(sluice_last_error()).find("step 0"), std::string::npos);
   EXPECT_EQ(mean_, std::vector<float>(1000));
+}
+
+TEST_F(OneWorker, MemoriesDoNotLookAtTheOptionsOfGroups) {
+  sluice_options options = SLUICE_OPTIONS_INIT;
+  options.workers = 1;
+  options.window = 1u << 30;
+  options.timeout = -NAN;
+  sluice_memory* memory = nullptr;
+  EXPECT_EQ(sluice_memory_make(codec_->get(), &options, &memory), SLUICE_OK) << sluice_last_error();
+  sluice_memory_free(memory);
+}
+
+// Two ranks and a step that is cut into shards.
+class TwoRanks : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kCount = 60000;
+  struct Rank {
+    sluice_memory* memory = nullptr;
+    sluice_parcel* parcel = nullptr;
+    std::vector<float> values = std::vector<float>(kCount, 1.5f);
+    std::vector<std::byte> sent;
+    std::uint64_t shares[2]{};
+  };
+
+  void SetUp() override {
+    const sluice_tensor tensor{1, 1, kCount};
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      Rank& one = ranks_[rank];
+      sluice_options options = SLUICE_OPTIONS_INIT;
+      options.rank = rank;
+      options.workers = 2;
+      ASSERT_EQ(sluice_memory_make(codec_.get(), &options, &one.memory), SLUICE_OK);
+      ASSERT_EQ(sluice_memory_add(one.memory, &tensor, 1), SLUICE_OK);
+      ASSERT_EQ(sluice_parcel_make(one.memory, &one.parcel), SLUICE_OK);
+      const sluice_order order = SLUICE_ORDER_INIT;
+      const sluice_job job{0, kCount, one.values.data(), one.values.data()};
+      ASSERT_EQ(sluice_parcel_begin(one.parcel, &order, &job, 1), SLUICE_OK);
+      sluice_step step = SLUICE_STEP_INIT;
+      ASSERT_EQ(sluice_parcel_next(one.parcel, &step), SLUICE_OK);
+      ASSERT_EQ(step.collective, static_cast<std::uint32_t>(SLUICE_SHARDS));
+      std::copy_n(step.send_sizes, 2, one.shares);
+      one.sent.resize(one.shares[0] + one.shares[1]);
+      ASSERT_EQ(sluice_parcel_pack(one.parcel, one.sent.data(), one.sent.size()), SLUICE_OK);
+    }
+  }
+  void TearDown() override {
+    for (const Rank& rank : ranks_) {
+      sluice_parcel_free(rank.parcel);
+      sluice_memory_free(rank.memory);
+    }
+  }
+
+  // The answers of both ranks, end to end; both are as long.
+  std::vector<std::byte> gather(std::uint64_t& stride) {
+    std::vector<std::byte> gathered;
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      std::vector<std::byte> received;
+      std::uint64_t sizes[2]{};
+      for (std::uint32_t from = 0; from < 2; ++from) {
+        const Rank& sender = ranks_[from];
+        const std::byte* const first = sender.sent.data() + (rank == 0 ? 0 : sender.shares[0]);
+        received.insert(received.end(), first, first + sender.shares[rank]);
+        sizes[from] = sender.shares[rank];
+      }
+      const void* answer = nullptr;
+      EXPECT_EQ(
+          sluice_parcel_combine(ranks_[rank].parcel, received.data(), sizes, &answer, &stride),
+          SLUICE_OK)
+          << sluice_last_error();
+      const auto bytes = static_cast<const std::byte*>(answer);
+      gathered.insert(gathered.end(), bytes, bytes + stride);
+    }
+    EXPECT_EQ(gathered.size(), 2 * stride);
+    return gathered;
+  }
+
+  Codec codec_{"f32"};
+  std::array<Rank, 2> ranks_;
+};
+
+TEST_F(TwoRanks, AnAnswerBeyondTheStrideIsRefusedAndTheParcelGoesOn) {
+  std::uint64_t stride = 0;
+  const std::vector<std::byte> gathered = gather(stride);
+  const std::uint64_t wrong[]{stride, stride + 1};
+  EXPECT_EQ(sluice_parcel_spread(ranks_[0].parcel, gathered.data(), stride, wrong),
+            SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_last_error()).find("answer_sizes[1] is"), std::string::npos)
+      << sluice_last_error();
+  const std::uint64_t sizes[]{stride, stride};
+  ASSERT_EQ(sluice_parcel_spread(ranks_[0].parcel, gathered.data(), stride, sizes), SLUICE_OK)
+      << sluice_last_error();
+  sluice_step step = SLUICE_STEP_INIT;
+  ASSERT_EQ(sluice_parcel_next(ranks_[0].parcel, &step), SLUICE_OK);
+  EXPECT_EQ(step.collective, static_cast<std::uint32_t>(SLUICE_DONE));
+  EXPECT_EQ(ranks_[0].values, std::vector<float>(kCount, 1.5f));
+}
+
+TEST_F(TwoRanks, AnAnswerThatIsTooShortAbandonsTheParcel) {
+  std::uint64_t stride = 0;
+  const std::vector<std::byte> gathered = gather(stride);
+  const std::uint64_t sizes[]{stride, stride - 1};
+  EXPECT_EQ(sluice_parcel_spread(ranks_[0].parcel, gathered.data(), stride, sizes),
+            SLUICE_MALFORMED);
+  EXPECT_EQ(sluice_parcel_spread(ranks_[0].parcel, gathered.data(), stride, sizes),
+            SLUICE_UNAVAILABLE);
 }
 
 TEST_F(OneWorker, ExchangesTakeOnlyWholeChunks) {

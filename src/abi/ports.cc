@@ -148,6 +148,7 @@ sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const 
     Attempt attempt(*port);
     Verdict ran = port->convoy.run(wanted, parsed, port->timeout);
     attempt.ended();
+    if (!ran && port->convoy.is_dead()) return sluice::abi::fatal(ran.error());
     return ran;
   });
 }

@@ -27,6 +27,15 @@ struct Request {
   std::uint64_t step;
 };
 
+// Everything is of this process: wrong bytes and ranks that disagree are nobody's outside.
+Verdict step_outcome(Verdict stepped) {
+  if (stepped) return stepped;
+  const Code code = stepped.error().code;
+  const bool is_of_others = code == Code::malformed || code == Code::mismatch;
+  return is_of_others ? Problem{Code::lost, stepped.error().message}
+                      : sluice::abi::fatal(stepped.error());
+}
+
 Verdict reduce_local(const Request& request, std::span<float> mean) {
   SLUICE_TRY_ASSIGN(const NamedCodec codec, make_codec(request.codec));
   // All workers read their gradients to the end: only then may the mean be one of them. At once, so
@@ -39,11 +48,11 @@ Verdict reduce_local(const Request& request, std::span<float> mean) {
   options.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(request.workers));
   const Tensor tensor{0, 1, request.count};
   SLUICE_TRY_ASSIGN(const auto fleet, Fleet::make(options, codec, std::span(&tensor, 1)));
-  SLUICE_TRY(fleet->step(request.step, [&](std::uint32_t rank) {
+  SLUICE_TRY(step_outcome(fleet->step(request.step, [&](std::uint32_t rank) {
     return std::vector<Job>{{0,
                              {request.gradients[rank], request.count},
                              std::span(means).subspan(rank * request.count, request.count)}};
-  }));
+  })));
   std::copy_n(means.begin(), request.count, mean.begin());
   return Nothing{};
 }

@@ -23,8 +23,8 @@ template <>
 inline constexpr std::size_t kFirstSize<sluice_options> = offsetof(sluice_options, sparse) +
                                                           sizeof(sluice_options::sparse);
 template <>
-inline constexpr std::size_t kFirstSize<sluice_traits> = offsetof(sluice_traits, feedback) +
-                                                         sizeof(sluice_traits::feedback);
+inline constexpr std::size_t kFirstSize<sluice_traits> = offsetof(sluice_traits, reserved) +
+                                                         sizeof(sluice_traits::reserved);
 template <>
 inline constexpr std::size_t kFirstSize<sluice_stats> = offsetof(sluice_stats, decode_seconds) +
                                                         sizeof(sluice_stats::decode_seconds);
@@ -41,8 +41,22 @@ template <>
 inline constexpr std::size_t kFirstSize<sluice_traffic> = offsetof(sluice_traffic, retransmits) +
                                                           sizeof(sluice_traffic::retransmits);
 
+// Where each struct's last member ends. A struct that grows says it here: bytes behind the last
+// member would belong to nobody, and the member that comes next would start in them, where callers
+// of the version before have left anything.
+template <class T>
+inline constexpr std::size_t kUsedSize = kFirstSize<T>;
+
 // No struct of any version is larger: a size beyond was never set.
 inline constexpr std::size_t kStructSizeMax = 4096;
+
+template <class T>
+inline constexpr bool kIsSized = kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T) &&
+                                 (kUsedSize<T> == sizeof(T)) && sizeof(T) <= kStructSizeMax;
+static_assert(kIsSized<sluice_options> && kIsSized<sluice_traits> && kIsSized<sluice_stats> &&
+                  kIsSized<sluice_order> && kIsSized<sluice_step> && kIsSized<sluice_report> &&
+                  kIsSized<sluice_traffic>,
+              "a struct ends with its last member, and kUsedSize says with which");
 
 Verdict check_struct_size(const char* name, std::size_t given, std::size_t first,
                           std::size_t known);
@@ -51,7 +65,7 @@ Verdict check_tail(const char* name, const void* whole, std::size_t given, std::
 // A struct that the caller filled, with zeros for what its version did not have.
 template <class T>
 Checked<T> read_sized(const char* name, const T* from) {
-  static_assert(kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T) && sizeof(T) <= kStructSizeMax);
+  static_assert(kIsSized<T>);
   if (from == nullptr) {
     return Problem{Code::invalid_argument,
                    std::string(name) + " is NULL; accepted: a struct with its size"};
@@ -66,7 +80,7 @@ Checked<T> read_sized(const char* name, const T* from) {
 // Whether write_sized() can; for functions that do something before they write.
 template <class T>
 Verdict check_sized(const char* name, const T* into) {
-  static_assert(kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T) && sizeof(T) <= kStructSizeMax);
+  static_assert(kIsSized<T>);
   if (into == nullptr) {
     return Problem{Code::invalid_argument,
                    std::string(name) + " is NULL; accepted: a struct with its size"};

@@ -29,6 +29,8 @@ class Convoy {
 
   // After an exception in run(): nothing of the jobs is touched any more, and the convoy is dead.
   void give_up();
+  // After an error other than of the order or the jobs.
+  [[nodiscard]] bool is_dead() const { return dead_; }
 
   [[nodiscard]] const ParcelReport& report() const { return cargo_.report(); }
 

@@ -1,10 +1,12 @@
 #include "group/crew.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -37,8 +39,28 @@ Error run_one(Group& group, std::uint64_t step, const JobsOf& jobs, std::uint32_
   }
 }
 
+// While it lives the calling thread is not cancelled: it has to join the others, and their memory
+// is its own. A cancellation that comes meanwhile is seen afterwards.
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+Problem no_thread(std::size_t place, std::size_t workers, Code code) {
+  return {code,
+          fmt::format("no thread for worker {} of {}: {}", place, workers,
+                      code == Code::out_of_memory ? "out of memory" : "the system gives no more")};
+}
+
 Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_t step,
                     const JobsOf& jobs) {
+  const NoCancellation no_cancellation;
   std::vector<Error> errors(groups.size());
   std::atomic<bool> stop = false;  // Nobody waits for a worker that has failed.
   const auto run = [&](std::size_t place) noexcept {
@@ -49,17 +71,20 @@ Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_
   // of their libraries must not be called from other threads.
   std::vector<std::thread> threads;
   threads.reserve(groups.size());
+  Code refused = Code::unavailable;
+  // Whatever is thrown: the threads that are there must be joined.
   try {
     for (std::size_t place = 1; place < groups.size(); ++place) threads.emplace_back(run, place);
-  } catch (const std::exception&) {  // The threads that are there must be joined.
+  } catch (const std::bad_alloc&) {
+    stop = true;
+    refused = Code::out_of_memory;
+  } catch (const std::exception&) {
     stop = true;
   }
   if (!groups.empty()) run(0);
   for (std::thread& thread : threads) thread.join();
   if (threads.size() + 1 < groups.size()) {
-    return Problem{Code::unavailable,
-                   fmt::format("no thread for worker {} of {}: the system gives no more",
-                               threads.size() + 1, groups.size())};
+    return no_thread(threads.size() + 1, groups.size(), refused);
   }
   std::optional<Problem> elsewhere;
   for (std::size_t place = 0; place < groups.size(); ++place) {

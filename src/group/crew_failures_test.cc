@@ -1,6 +1,8 @@
 // A worker that fails while the others wait for it.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <thread>
 #include <vector>
 
 #include "catalog/carriers.h"
@@ -56,6 +58,30 @@ TEST(CrewFailures, AnAllocationThatIsRefusedEndsNoThread) {
   EXPECT_EQ(verdict.error().code, Code::out_of_memory);
   // The group is dead and says so.
   EXPECT_EQ((*fleet)->groups()[1]->start(1, {}).error().code, Code::unavailable);
+}
+
+// It has threads to join, so it ends when the step has.
+TEST(CrewFailures, AThreadThatIsCancelledInAStepEndsAfterIt) {
+  const auto codec = make_codec("f32");
+  const Tensor tensor{1, 1, kCount};
+  const auto fleet = Fleet::make(patient(3), *codec, {&tensor, 1});
+  ASSERT_TRUE(fleet.has_value());
+  std::vector<std::vector<float>> values(3, std::vector<float>(kCount, 1.0f));
+  bool has_stepped = false;
+  bool has_gone_on = false;
+  std::thread caller([&] {
+    const pthread_t self = pthread_self();
+    const Verdict verdict = (*fleet)->step(0, [&](std::uint32_t rank) {
+      if (rank == 0) pthread_cancel(self);
+      return std::vector<Job>{{0, values[rank], values[rank]}};
+    });
+    has_stepped = verdict.has_value();
+    pthread_testcancel();
+    has_gone_on = true;
+  });
+  caller.join();
+  EXPECT_TRUE(has_stepped);
+  EXPECT_FALSE(has_gone_on);
 }
 
 }  // namespace

@@ -24,18 +24,6 @@ std::uint64_t identity_of(std::string_view spec, const GroupOptions& options) {
   return digest_of(spec, mix(options.workers, options.chunk_count));
 }
 
-// An id names all randomness of a tensor, and the tensor to the other ranks.
-Verdict check_ids(std::span<const Tensor> tensors) {
-  std::vector<std::uint64_t> ids;
-  ids.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) ids.push_back(tensor.id);
-  std::sort(ids.begin(), ids.end());
-  const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  if (twice == ids.end()) return Nothing{};
-  return Problem{Code::invalid_argument,
-                 fmt::format("two tensors with id {:x}; accepted: different ids", *twice)};
-}
-
 Verdict check_tensors(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     if (tensor.rows > kTensorMax || (tensor.rows != 0 && tensor.cols > kTensorMax / tensor.rows)) {
@@ -76,27 +64,40 @@ Memory::Memory(Token, const GroupOptions& options, std::string_view spec, const 
 
 Verdict Memory::add(std::span<const Tensor> tensors) {
   SLUICE_TRY(check_tensors(tensors));
-  std::vector<Tensor> all = tensors_;
-  all.insert(all.end(), tensors.begin(), tensors.end());
-  SLUICE_TRY(check_ids(all));
-  SLUICE_TRY(codec_.accepts(all, options_.workers));
-  // Where memory is refused in the middle, all is as it was.
+  // Where something is refused in the middle, memory too, all is as it was.
   struct Addition {
-    explicit Addition(Memory& of) : memory(of) {}
-    ~Addition() { memory.cut(memory.tensors_.size()); }
+    explicit Addition(Memory& of) : memory(of), count(of.tensors_.size()) {}
+    ~Addition() { memory.cut(count); }
     Memory& memory;
+    std::size_t count;  // that stay
   } addition(*this);
+  tensors_.insert(tensors_.end(), tensors.begin(), tensors.end());
+  SLUICE_TRY(add_ids());
+  SLUICE_TRY(codec_.accepts(tensors_, options_.workers));
   for (const Tensor& tensor : tensors) {
     feedback_.add(tensor);
     before_.add(tensor);
     in_step_.push_back(0);
     states_.emplace_back(codec_.plan(tensor, options_.workers).state_size);
   }
-  tensors_ = std::move(all);
+  addition.count = tensors_.size();
+  return Nothing{};
+}
+
+// An id names all randomness of a tensor, and the tensor to the other ranks.
+Verdict Memory::add_ids() {
+  while (ids_.size() < tensors_.size()) {
+    const std::uint64_t id = tensors_[ids_.size()].id;
+    if (ids_.insert(id).second) continue;
+    return Problem{Code::invalid_argument,
+                   fmt::format("two tensors with id {:x}; accepted: different ids", id)};
+  }
   return Nothing{};
 }
 
 void Memory::cut(std::size_t count) {
+  while (ids_.size() > count) ids_.erase(tensors_[ids_.size() - 1].id);
+  tensors_.resize(std::min(count, tensors_.size()));
   feedback_.cut(count);
   before_.cut(count);
   if (in_step_.size() > count) in_step_.resize(count);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -77,6 +78,7 @@ class Memory {
  private:
   // Forgets what tensors from this one on keep.
   void cut(std::size_t count);
+  Verdict add_ids();
 
   GroupOptions options_;
   std::string spec_;
@@ -84,6 +86,7 @@ class Memory {
   std::uint64_t identity_;
   std::uint32_t codec_name_;  // of the spec, for those who have another
   std::vector<Tensor> tensors_;
+  std::unordered_set<std::uint64_t> ids_;  // of the first so many tensors
   Feedback feedback_;
   Feedback before_;  // residuals as they were before the step, with keep_before …
   std::vector<std::uint8_t> in_step_;  // … of the tensors that are in it

@@ -145,5 +145,24 @@ TEST(Memory, TensorsThatAreRefusedLeaveEverythingAsItWas) {
   EXPECT_EQ(memory->tensors()[0], good);
 }
 
+TEST(Memory, AnIdIsTakenOnceHoweverTensorsComeAndIsFreeAgainAfterARefusal) {
+  const NamedCodec codec = std::move(*make_codec("f32"));
+  auto memory = std::move(*Memory::make({}, codec.spec, *codec.codec, {}));
+  const auto add = [&](std::vector<std::uint64_t> ids) {
+    std::vector<Tensor> tensors;
+    for (const std::uint64_t id : ids) tensors.push_back({id, 1, 8});
+    const Verdict added = memory->add(tensors);
+    return added ? std::string() : added.error().message;
+  };
+  EXPECT_EQ(add({5, 6}), "");
+  EXPECT_EQ(add({7, 8, 5, 9}), "two tensors with id 5; accepted: different ids");
+  EXPECT_EQ(add({0xa, 0xb, 0xa}), "two tensors with id a; accepted: different ids");
+  EXPECT_EQ(memory->tensors().size(), 2u);
+  EXPECT_EQ(add({5}), "two tensors with id 5; accepted: different ids");
+  EXPECT_EQ(add({8, 7, 0xa, 0xb}), "") << "what was refused keeps no id";
+  EXPECT_EQ(add({6}), "two tensors with id 6; accepted: different ids");
+  EXPECT_EQ(memory->tensors().size(), 6u);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -138,6 +138,7 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
     return;
   }
   const bool is_first = !was_open();
+  if (is_first) make_room(welcome);
   terms_ = welcome;
   fits_ = welcome.frame_size;
   epoch_ = frame.header.epoch;
@@ -146,17 +147,19 @@ void Link::open(const wire::Frame& frame, const wire::Welcome& welcome) {
   joining_since_.reset();
   ++counters_.joins;
   congestion_.open(welcome.window, options_.workers);
-  if (!is_first) {
-    open_again();
-    return;
-  }
+  if (!is_first) open_again();
+}
+
+// Before anything says that the link is open: memory may be refused, and then it is not.
+void Link::make_room(const wire::Welcome& welcome) {
   slots_per_channel_ = welcome.slots / options_.channels;
   rings_per_channel_ = std::max(1u, slots_per_channel_ / kSlotsPerRing);
   const std::size_t rings = std::size_t{rings_per_channel_} * options_.channels;
-  slots_.resize(welcome.slots + rings);
   kept_.resize(welcome.slots + rings * kRingDepth);
   results_ = AlignedBuffer(welcome.slots * (welcome.frame_size - wire::kHeaderSize));
-  reset_queues();
+  reset_queues(welcome.slots + rings);
+  // Last, since whoever drops items has queues for so many.
+  slots_.resize(welcome.slots + rings);
 }
 
 // The aggregator knows nothing: hands back what others may not have yet, sends everything again.
@@ -167,7 +170,7 @@ void Link::open_again() {
     kept.restore_sent = -kNever;
     restores_ += kept.to_restore ? 1 : 0;
   }
-  reset_queues();
+  reset_queues(slots_.size());
   for (std::uint32_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
     slot.is_announced = false;

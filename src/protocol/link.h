@@ -183,6 +183,7 @@ class Link {
   void settle(std::uint32_t size, Time now);
   void learn_from_join(Time now);
   void open(const wire::Frame& frame, const wire::Welcome& welcome);
+  void make_room(const wire::Welcome& welcome);
   void open_again();
   void lose(Time now);
   void refuse(std::string why);
@@ -215,7 +216,7 @@ class Link {
   void take_off(std::uint32_t index);
   [[nodiscard]] unsigned level_of(const Slot& slot) const;
   void hold(std::uint32_t index, Time now);
-  void reset_queues();
+  void reset_queues(std::size_t slots);
   [[nodiscard]] bool has_room() const { return flying_ < congestion_.window(); }
   void learn(const Slot& slot, bool is_repeated, Time now);
   void learn_from_stamp(std::uint32_t stamp, Time now);

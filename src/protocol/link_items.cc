@@ -52,14 +52,14 @@ void Link::drop_items() {
     channel.queue.clear();
     channel.queue_first = 0;
   }
-  reset_queues();
+  reset_queues(slots_.size());
   tables_.clear();
 }
 
-void Link::reset_queues() {
-  timers_.reset(slots_.size());
-  asks_.reset(slots_.size());
-  again_.reset(slots_.size());
+void Link::reset_queues(std::size_t slots) {
+  timers_.reset(slots);
+  asks_.reset(slots);
+  again_.reset(slots);
   flying_ = 0;
 }
 

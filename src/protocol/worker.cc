@@ -56,7 +56,7 @@ void Worker::receive(std::uint32_t aggregator, std::span<const std::byte> datagr
   Link& link = links_[aggregator];
   const auto arrived = link.receive(datagram, now);
   if (!link.refusal().empty()) {
-    fail_all(kCannotGoOn);
+    fail(kCannotGoOn);
     return;
   }
   if (!arrived || abandoned_) return;
@@ -65,7 +65,7 @@ void Worker::receive(std::uint32_t aggregator, std::span<const std::byte> datagr
   const Status accepted =
       channel.assembly.accept(arrived->piece, arrived->payload, arrived->counted);
   if (!accepted) {
-    fail_all(accepted.error());
+    fail(accepted.error());
     return;
   }
   if (channel.assembly.is_phase_done()) go_on(arrived->channel);
@@ -75,7 +75,7 @@ void Worker::go_on(std::uint32_t number) {
   Channel& channel = channels_[number];
   const Result<bool> done = channel.assembly.advance();
   if (!done) {
-    fail_all(done.error());
+    fail(done.error());
   } else if (*done) {
     finish(channel, {});
   } else {
@@ -95,7 +95,7 @@ void Worker::finish(Channel& channel, const Error& error) {
 
 // An aggregator that answers wrongly is no better than one that refuses: its slots and ours are no
 // longer in step.
-void Worker::fail_all(const Error& error) {
+void Worker::fail(const Error& error) {
   if (failure_.code == Code::ok) failure_ = error;
   for (Link& link : links_) link.drop_items();
   for (Channel& channel : channels_) finish(channel, error);

@@ -47,6 +47,11 @@ class Worker {
   // take() of some exchange has something.
   [[nodiscard]] bool is_any_ready() const { return ready_ != 0; }
   void abandon();
+  // Nothing goes on: whoever waits gets the error now, who posts gets the first one. For the
+  // protocol, and for whom an exception leaves it half done. Never allocates.
+  void fail(const Error& error);
+  // The first error; Code::ok while the job goes on.
+  [[nodiscard]] const Error& failure() const { return failure_; }
   // Ends this end, and tells the aggregators. Goes on receiving and sending until has_left(): until
   // nobody needs what this worker has, for some seconds at most; at once where something is in
   // flight or has failed.
@@ -70,7 +75,6 @@ class Worker {
 
   void distribute(std::uint32_t channel);
   void finish(Channel& channel, const Error& error);
-  void fail_all(const Error& error);
   void go_on(std::uint32_t number);
 
   WorkerOptions options_;

@@ -372,6 +372,33 @@ TEST_F(WorkerTest, AbandonForgetsMemoryAndStopsAsking) {
   EXPECT_EQ(workers_[0]->post({1, 0}, {}).error().code, Code::unavailable);
 }
 
+TEST_F(WorkerTest, AFailureFromOutsideIsForThoseWhoWaitAndThoseWhoComeNext) {
+  make(2);
+  settle();
+  const auto steps = post_all({0, 0}, kWhats);
+  EXPECT_EQ(workers_[0]->failure().code, Code::ok);
+  EXPECT_FALSE(workers_[0]->is_any_ready());
+  workers_[0]->fail({Code::out_of_memory, 0, "no memory"});
+  EXPECT_EQ(workers_[0]->failure().code, Code::out_of_memory);
+  EXPECT_TRUE(workers_[0]->is_any_ready()) << "nobody waits for the other worker";
+  EXPECT_EQ(workers_[0]->take({0, 0}).error().code, Code::out_of_memory);
+  EXPECT_EQ(workers_[0]->post({1, 0}, steps[0].rounds).error().code, Code::out_of_memory);
+  settle();
+  EXPECT_FALSE(workers_[0]->is_any_ready()) << "what answers the step is late";
+  workers_[0]->leave();
+  settle();
+  EXPECT_TRUE(workers_[0]->has_left());
+}
+
+// While it joins, too, when there are no slots yet.
+TEST_F(WorkerTest, AFailureBeforeAllHaveJoinedStays) {
+  make(2);
+  workers_[0]->fail({Code::out_of_memory, 0, "no memory"});
+  workers_[0]->fail({Code::malformed, 0, "a second one"});
+  settle();
+  EXPECT_EQ(workers_[0]->failure().code, Code::out_of_memory);
+}
+
 TEST_F(WorkerTest, AllLeaveAndNobodyIsLeftBehind) {
   make(3, 2);
   settle();

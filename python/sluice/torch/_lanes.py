@@ -279,7 +279,8 @@ class StreamLane(Lane):
         self._port: _native.Port | None = None
         try:
             self._port = stream.port(index, memory)
-        except (SluiceError, ValueError) as error:  # ValueError: a host that has no address here
+        # ValueError: a host that has no address here.
+        except (SluiceError, ValueError, MemoryError) as error:
             raise ranks.failed("attach, joining the aggregators", error, ranks.drop_all) from None
         super().__init__(index, ranks, memory)
 

@@ -127,11 +127,14 @@ def lib() -> c.CDLL:
 
 
 def check(code: int) -> None:
-    """Turns a code into an exception: ValueError for the user's mistake, SluiceError otherwise."""
-    if code == 0:
+    """Turns a code into an exception: ValueError for the user's mistake, MemoryError, SluiceError
+    otherwise."""
+    if code == _library.OK:
         return
-    text = lib().sluice_last_error().decode()
-    raise ValueError(text) if code == 1 else SluiceError(text)
+    text = lib().sluice_last_error().decode("utf-8", "replace")
+    if code == _library.INVALID_ARGUMENT:
+        raise ValueError(text)
+    raise MemoryError(text) if code == _library.OUT_OF_MEMORY else SluiceError(text)
 
 
 class Codec:

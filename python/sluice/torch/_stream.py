@@ -45,7 +45,7 @@ class Stream:
             if not named:
                 self._own = _native.Aggregator(f"{own_host()}:0")
                 self.aggregators = ranks.gather_texts(self._own.address)
-        except (RuntimeError, ValueError) as error:  # SluiceError is one.
+        except (RuntimeError, ValueError, MemoryError) as error:  # SluiceError is one.
             self.give_up()
             self.close()
             raise ranks.failed("attach, starting aggregators", error, ranks.drop_all) from None

@@ -185,6 +185,10 @@ std::string Port::explain(const Ticket& ticket) {
   return meeting.complaint();
 }
 
+// Of workers times window. Each takes about 3 KB, in pieces too small for any of them to be
+// refused.
+constexpr std::uint64_t kPlacesMax = std::uint64_t{1} << 17;
+
 Verdict check_options(const WorldOptions& options) {
   if (options.workers < 1 || options.workers > kWorkersMax) {
     return Problem{Code::invalid_argument,
@@ -193,6 +197,13 @@ Verdict check_options(const WorldOptions& options) {
   if (options.window < 1 || options.window > 1024) {
     return Problem{Code::invalid_argument,
                    fmt::format("window {}; local accepts 1 to 1024", options.window)};
+  }
+  if (std::uint64_t{options.workers} * options.window > kPlacesMax) {
+    return Problem{
+        Code::invalid_argument,
+        fmt::format("{} workers with a window of {}; local accepts {} of both together, "
+                    "which is a window of {} for so many workers",
+                    options.workers, options.window, kPlacesMax, kPlacesMax / options.workers)};
   }
   if (options.order.empty()) return Nothing{};
   std::vector<std::uint32_t> sorted = options.order;

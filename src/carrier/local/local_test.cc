@@ -35,6 +35,13 @@ TEST(LocalWorld, OptionsOutOfRangeAreNamedWithTheRange) {
   refused(options, {"window 0", "1 to 1024"});
   options.window = 1025;
   refused(options, {"window 1025", "1 to 1024"});
+  options.workers = 4096;
+  options.window = 33;
+  refused(options, {"4096 workers", "window of 33", "131072", "window of 32"});
+  options.workers = 129;
+  options.window = 1024;
+  refused(options, {"129 workers", "window of 1024", "window of 1016"});
+  options.workers = 3;
   options.window = 1;
   for (const auto& order :
        {std::vector<std::uint32_t>{0}, {0, 1}, {0, 1, 1}, {1, 2, 3}, {0, 1, 2, 3}}) {

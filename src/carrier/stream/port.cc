@@ -23,6 +23,7 @@ constexpr std::chrono::seconds kStrangeMost{5};
 // After which nobody is in a port that was used, and how often one is looked at that nobody is in.
 constexpr std::chrono::milliseconds kIdle{50};
 constexpr const char* kRang = "the caller rang the bell";
+constexpr Error kNoMemory{Code::out_of_memory, 0, "stream: out of memory between two steps"};
 
 }  // namespace
 
@@ -66,7 +67,10 @@ Port::~Port() {
     ended_.notify_all();
     keeper_.join();
   }
-  leave();
+  try {
+    leave();
+  } catch (const std::exception&) {  // No memory to say good-bye: the others find out by silence.
+  }
 }
 
 void Port::leave() {
@@ -88,7 +92,8 @@ void Port::keep() {
     if (has_ended_ || now() < used_ + kIdle) continue;
     try {
       static_cast<void>(pump());
-    } catch (const std::exception&) {  // Whoever comes next has memory, or is told.
+    } catch (const std::exception&) {  // In the middle of something, and nobody is here to tell.
+      worker_.fail(kNoMemory);
     }
   }
 }
@@ -133,6 +138,9 @@ Checked<bool> Port::try_join() {
   used_ = now();
   if (const Status pumped = pump(); !pumped) return Problem{Code::io, pumped.error().what};
   if (!refusal().empty()) return Problem{Code::mismatch, "stream: " + refusal()};
+  if (const Error& failure = worker_.failure(); failure.code != Code::ok) {
+    return Problem{failure.code, failure.what};
+  }
   return worker_.has_joined();
 }
 

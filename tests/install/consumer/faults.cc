@@ -17,10 +17,12 @@ namespace {
 // Allocations that are still granted; below 0: all.
 std::atomic<long> left(-1);
 std::atomic<bool> refused(false);
-bool for_good = false;  // all that follow are refused, too
+bool for_good = false;   // all that follow are refused, too
+bool only_here = false;  // of this thread: an aggregator's has all that it wants
+thread_local bool is_here = false;
 
 bool refuses() {
-  if (left.load() < 0) return false;
+  if (left.load() < 0 || (only_here && !is_here)) return false;
   if (left.fetch_sub(1) > 0) return false;
   left = for_good ? 0 : -1;
   refused = true;
@@ -220,7 +222,35 @@ bool run_memory(const sluice_codec* codec, const char* feedback) {
 bool run_local(const char* spec) {
   const float* all[kWorkers] = {gradients[0], gradients[1]};
   doing = "reduce_local";
-  return ok(sluice_reduce_local(spec, kWorkers, kCount, all, 1, 2, means[0]));
+  const sluice_code code = sluice_reduce_local(spec, kWorkers, kCount, all, 1, 2, means[0]);
+  expect(code != SLUICE_UNAVAILABLE, "no memory for a thread is told as something else");
+  return ok(code);
+}
+
+// A worker alone at an aggregator that has memory.
+bool run_port(const char* spec, const char* aggregators) {
+  static std::uint64_t jobs = 0;
+  doing = "port";
+  const Codec codec(spec);
+  if (!codec.good) return false;
+  sluice_memory* memory = nullptr;
+  sluice_port* port = nullptr;
+  sluice_options options = SLUICE_OPTIONS_INIT;
+  options.workers = 1;
+  options.chunk = 1024;
+  const sluice_tensor tensor = {1, 1, kCount};
+  bool good = ok(sluice_memory_make(codec.handle, &options, &memory)) &&
+              ok(sluice_memory_add(memory, &tensor, 1)) &&
+              ok(sluice_port_open(memory, aggregators, ++jobs, 2, 60, -1, &port));
+  for (std::uint64_t step = 0; good && step < 2; ++step) {
+    sluice_order order = SLUICE_ORDER_INIT;
+    order.step = order.sequence = step;
+    const sluice_job job = {0, kCount, gradients[0], means[0]};
+    good = ok(sluice_port_run(port, &order, &job, 1));
+  }
+  sluice_port_free(port);
+  sluice_memory_free(memory);
+  return good;
 }
 
 bool session(const char* spec, const char* feedback) {
@@ -235,11 +265,12 @@ bool session(const char* spec, const char* feedback) {
 }
 
 // How many allocations had to be granted.
-long run_all(const char* spec, const char* feedback) {
+template <class Session>
+long run_all(const char* spec, const Session& session) {
   for (long granted = 0;; ++granted) {
     refused = false;
     left = granted;
-    const bool good = session(spec, feedback);
+    const bool good = session();
     left = -1;
     if (!refused) {
       if (!good) std::fprintf(stderr, "faults: %s does not work at all\n", spec), std::exit(1);
@@ -247,11 +278,27 @@ long run_all(const char* spec, const char* feedback) {
     }
     refused = false;
     // Now and then: the whole session once more, with memory.
-    if (granted % 16 == 0 && !session(spec, feedback)) {
+    if (granted % 16 == 0 && !session()) {
       std::fprintf(stderr, "faults: %s does not work after allocation %ld\n", spec, granted);
       std::exit(1);
     }
   }
+}
+
+void run_ports() {
+  sluice_aggregator* aggregator = nullptr;
+  expect(sluice_aggregator_start("127.0.0.1:0", &aggregator) == SLUICE_OK, "no aggregator");
+  const char* const addresses = sluice_aggregator_addresses(aggregator);
+  only_here = is_here = true;
+  for (const bool all_that_follow : {false, true}) {
+    for_good = all_that_follow;
+    const long count = run_all("tide:bits=4", [&] { return run_port("tide:bits=4", addresses); });
+    std::printf("C++: a port%s: each of %ld allocations refused, and codes only\n",
+                for_good ? ", from there on" : "", count);
+    std::fflush(stdout);
+  }
+  only_here = false;
+  sluice_aggregator_free(aggregator, 0);
 }
 
 }  // namespace
@@ -272,12 +319,14 @@ int main() {
                                   {"lhc", "none"}};
   for (const auto& kind : kinds) {
     for_good = false;
-    const long count = run_all(kind[0], kind[1]);
+    const auto run = [&] { return session(kind[0], kind[1]); };
+    const long count = run_all(kind[0], run);
     for_good = true;
-    run_all(kind[0], kind[1]);
+    run_all(kind[0], run);
     std::printf("C++: %s with feedback %s: each of %ld allocations refused, and codes only\n",
                 kind[0], kind[1], count);
     std::fflush(stdout);
   }
+  run_ports();
   return 0;
 }
