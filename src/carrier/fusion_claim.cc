@@ -26,18 +26,18 @@ Fusion::Claim Fusion::claim_of_step() const {
   Claim claim;
   if (sealed_.empty()) return claim;
   const Ticket& first = sealed_.front().ticket;
-  const Subject& subject = first.subject;
+  const Topic& topic = first.topic;
   std::uint64_t tensors = 0;
   for (const Entry& entry : sealed_) {
-    const Subject& one = entry.ticket.subject;
+    const Topic& one = entry.ticket.topic;
     tensors = mix(mix(mix(tensors, one.tensor), one.offset), one.count);
   }
   return {.digest = 0,
           .sequence = first.sequence,
-          .step = subject.step,
-          .parcel = subject.parcel,
-          .codec = fold(mix(subject.codec, subject.chunk)),
-          .seed = fold(mix(subject.seed, 0)),
+          .step = topic.step,
+          .parcel = topic.parcel,
+          .codec = fold(mix(topic.codec, topic.chunk)),
+          .seed = fold(mix(topic.seed, 0)),
           .tensors = fold(tensors),
           .exchanges = static_cast<std::uint32_t>(sealed_.size())};
 }

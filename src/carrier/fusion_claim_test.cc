@@ -12,9 +12,9 @@ namespace sluice {
 namespace {
 
 constexpr std::uint32_t kWorkers = 3;
-using Change = std::function<void(Subject&)>;
+using Change = std::function<void(Topic&)>;
 
-// All ranks post the same round; the subject of rank 2 is changed. What rank 0 is told after an
+// All ranks post the same round; the topic of rank 2 is changed. What rank 0 is told after an
 // all-reduce.
 std::string all_reduce_says(Op op, const Change& change) {
   const Reduction what{.op = op, .bits = 32, .count = 5};
@@ -26,7 +26,7 @@ std::string all_reduce_says(Op op, const Change& change) {
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
     Ticket ticket{1, 2, {.step = 3, .seed = 4, .parcel = 5, .tensor = 6, .codec = 7}};
     if (rank == 2) {
-      change(ticket.subject);
+      change(ticket.topic);
       ticket.digest = 99;
     }
     Fusion other(rank, kWorkers);
@@ -53,14 +53,14 @@ TEST(FusionClaim, AnAllReduceNamesWhatDiffers) {
       ASSERT_GE(said.size(), wanted.size());
       EXPECT_EQ(said.substr(said.size() - wanted.size()), wanted);
     };
-    says([](Subject& s) { s.step = 9; }, "step");
-    says([](Subject& s) { s.seed = 9; }, "seed");
-    says([](Subject& s) { s.parcel = 9; }, "parcel");
-    says([](Subject& s) { s.codec = 9; }, "codec, its options or the coordinates per chunk");
-    says([](Subject& s) { s.chunk = 9; }, "codec, its options or the coordinates per chunk");
-    says([](Subject& s) { s.tensor = 9; }, "tensors (ids, shapes or order)");
-    says([](Subject& s) { s.step = s.seed = 9; }, "step, seed");
-    says([](Subject&) {}, "rounds of the exchanges");
+    says([](Topic& s) { s.step = 9; }, "step");
+    says([](Topic& s) { s.seed = 9; }, "seed");
+    says([](Topic& s) { s.parcel = 9; }, "parcel");
+    says([](Topic& s) { s.codec = 9; }, "codec, its options or the coordinates per chunk");
+    says([](Topic& s) { s.chunk = 9; }, "codec, its options or the coordinates per chunk");
+    says([](Topic& s) { s.tensor = 9; }, "tensors (ids, shapes or order)");
+    says([](Topic& s) { s.step = s.seed = 9; }, "step, seed");
+    says([](Topic&) {}, "rounds of the exchanges");
   }
 }
 

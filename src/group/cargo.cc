@@ -196,10 +196,10 @@ std::uint64_t Cargo::digest(const Chunk& chunk) const {
   return mix(memory_.digest(chunk), order_.sequence);
 }
 
-Subject Cargo::subject(const Chunk& chunk) const {
-  Subject subject = memory_.subject(chunk, order_.step);
-  subject.parcel = order_.sequence;
-  return subject;
+Topic Cargo::topic(const Chunk& chunk) const {
+  Topic topic = memory_.topic(chunk, order_.step);
+  topic.parcel = order_.sequence;
+  return topic;
 }
 
 void Cargo::arrived(const Chunk& chunk) {

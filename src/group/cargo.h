@@ -53,7 +53,7 @@ class Cargo {
   Chunk chunk(std::size_t index);
   // Names a chunk alike on every rank, together with the parcel that it travels in.
   [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
-  [[nodiscard]] Subject subject(const Chunk& chunk) const;
+  [[nodiscard]] Topic topic(const Chunk& chunk) const;
   // Its mean is there.
   void arrived(const Chunk& chunk);
   // All are: what was counted goes to the memory.

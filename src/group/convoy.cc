@@ -57,7 +57,7 @@ Result<bool> Convoy::admit() {
     one.chunk = cargo_.chunk(next_);
     SLUICE_TRY(
         one.flight->begin(cargo_.codec(next_), one.chunk,
-                          {sequence_next_, cargo_.digest(one.chunk), cargo_.subject(one.chunk)},
+                          {sequence_next_, cargo_.digest(one.chunk), cargo_.topic(one.chunk)},
                           carrier_, cargo_.report().stats));
     ++next_;
     ++sequence_next_;

@@ -109,7 +109,7 @@ Result<Nothing> Group::launch(Flight& flight) {
   const Chunk chunk =
       memory_->chunk(step_, job.tensor, offset_next_, job.gradient.subspan(offset_next_, count),
                      job.mean.subspan(offset_next_, count), tally_);
-  const Ticket ticket{sequence_next_, memory_->digest(chunk), memory_->subject(chunk, step_)};
+  const Ticket ticket{sequence_next_, memory_->digest(chunk), memory_->topic(chunk, step_)};
   ++sequence_next_;
   offset_next_ += count;
   const Status begun = flight.begin(memory_->codec(), chunk, ticket, carrier_, stats_);

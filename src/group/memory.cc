@@ -136,7 +136,7 @@ std::uint64_t Memory::digest(const Chunk& chunk) const {
   return mix(mix(mix(identity_, chunk.key), chunk.piece.offset), chunk.piece.count);
 }
 
-Subject Memory::subject(const Chunk& chunk, std::uint64_t step) const {
+Topic Memory::topic(const Chunk& chunk, std::uint64_t step) const {
   return {.step = step,
           .seed = options_.seed,
           .tensor = chunk.piece.tensor.id,

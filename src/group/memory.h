@@ -50,7 +50,7 @@ class Memory {
               std::span<std::uint64_t> tally);
   // Names that chunk alike on every rank, but for the sequence number: as one number, and in parts.
   [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
-  [[nodiscard]] Subject subject(const Chunk& chunk, std::uint64_t step) const;
+  [[nodiscard]] Topic topic(const Chunk& chunk, std::uint64_t step) const;
 
   // Any thread: adds a chunk's counts to the step's.
   void count(std::span<const std::uint64_t> tally);

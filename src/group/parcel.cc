@@ -61,7 +61,7 @@ Status Parcel::launch() {
     member.chunk = cargo_.chunk(i);
     Arena arena(host, place);
     SLUICE_TRY(member.flight.begin(cargo_.codec(i), member.chunk,
-                                   {i, cargo_.digest(member.chunk), cargo_.subject(member.chunk)},
+                                   {i, cargo_.digest(member.chunk), cargo_.topic(member.chunk)},
                                    fusion_, cargo_.report().stats, arena));
     host = host.subspan(round_up(arena.host_used(), kAlignment));
     place = place.subspan(round_up(arena.place_used(), kAlignment));

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "round/round.h"
-#include "round/subject.h"
+#include "round/topic.h"
 
 namespace sluice {
 
@@ -16,7 +16,7 @@ namespace sluice {
 struct Ticket {
   std::uint64_t sequence = 0;  // counts exchanges of the job; orders rounds, picks slots
   std::uint64_t digest = 0;    // of tensor, chunk, step and codec parameters: ranks must agree
-  Subject subject = {};        // the same in parts, to tell ranks in what they do not
+  Topic topic = {};            // the same in parts, to tell ranks in what they do not
 };
 
 // One worker's end. Belongs to one thread.

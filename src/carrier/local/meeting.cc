@@ -102,7 +102,7 @@ Status Meeting::agree() {
     const Posted& other = posted_[rank];
     if (other.ticket.sequence != first.ticket.sequence ||
         other.ticket.digest != first.ticket.digest || other.rounds.size() != first.rounds.size()) {
-      const std::string what = difference(first.ticket.subject, "worker 0", other.ticket.subject,
+      const std::string what = difference(first.ticket.topic, "worker 0", other.ticket.topic,
                                           fmt::format("worker {}", rank));
       complaint_ = fmt::format(
           "worker 0 is at exchange {} ({:016x}, {} rounds) and worker {} at exchange {} ({:016x}, "

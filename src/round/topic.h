@@ -8,7 +8,7 @@
 namespace sluice {
 
 // The digest of a ticket stands for all of it; these are for a person.
-struct Subject {
+struct Topic {
   std::uint64_t step = 0;
   std::uint64_t seed = 0;
   std::uint64_t parcel = 0;  // its number, where exchanges travel in parcels
@@ -20,7 +20,7 @@ struct Subject {
 };
 
 // "step (worker 0: 3, worker 1: 4), codec or its options"; empty if they are equal.
-std::string difference(const Subject& a, std::string_view name_a, const Subject& b,
+std::string difference(const Topic& a, std::string_view name_a, const Topic& b,
                        std::string_view name_b);
 
 }  // namespace sluice

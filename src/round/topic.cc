@@ -1,10 +1,10 @@
-#include "round/subject.h"
+#include "round/topic.h"
 
 #include <fmt/format.h>
 
 namespace sluice {
 
-std::string difference(const Subject& a, std::string_view name_a, const Subject& b,
+std::string difference(const Topic& a, std::string_view name_a, const Topic& b,
                        std::string_view name_b) {
   std::string text;
   const auto add = [&](std::string_view more) {
