@@ -227,10 +227,25 @@ bool run_local(const char* spec) {
   return ok(code);
 }
 
-// A worker alone at an aggregator that has memory.
-bool run_port(const char* spec, const char* aggregators) {
-  static std::uint64_t jobs = 0;
+// An aggregator of its own for a session, since a worker without memory may not say good-bye there.
+// It has all the memory that it wants.
+struct Aggregator {
+  Aggregator() {
+    is_here = false;
+    expect(sluice_aggregator_start("127.0.0.1:0", &handle) == SLUICE_OK, "no aggregator");
+    is_here = true;
+  }
+  ~Aggregator() {
+    is_here = false;
+    sluice_aggregator_free(handle, 0);
+  }
+  sluice_aggregator* handle = nullptr;
+};
+
+// A worker alone at an aggregator.
+bool run_port(const char* spec) {
   doing = "port";
+  const Aggregator aggregator;
   const Codec codec(spec);
   if (!codec.good) return false;
   sluice_memory* memory = nullptr;
@@ -241,7 +256,8 @@ bool run_port(const char* spec, const char* aggregators) {
   const sluice_tensor tensor = {1, 1, kCount};
   bool good = ok(sluice_memory_make(codec.handle, &options, &memory)) &&
               ok(sluice_memory_add(memory, &tensor, 1)) &&
-              ok(sluice_port_open(memory, aggregators, ++jobs, 2, 60, -1, &port));
+              ok(sluice_port_open(memory, sluice_aggregator_addresses(aggregator.handle), 1, 2, 60,
+                                  -1, &port));
   for (std::uint64_t step = 0; good && step < 2; ++step) {
     sluice_order order = SLUICE_ORDER_INIT;
     order.step = order.sequence = step;
@@ -286,19 +302,15 @@ long run_all(const char* spec, const Session& session) {
 }
 
 void run_ports() {
-  sluice_aggregator* aggregator = nullptr;
-  expect(sluice_aggregator_start("127.0.0.1:0", &aggregator) == SLUICE_OK, "no aggregator");
-  const char* const addresses = sluice_aggregator_addresses(aggregator);
-  only_here = is_here = true;
+  only_here = true;
   for (const bool all_that_follow : {false, true}) {
     for_good = all_that_follow;
-    const long count = run_all("tide:bits=4", [&] { return run_port("tide:bits=4", addresses); });
+    const long count = run_all("tide:bits=4", [] { return run_port("tide:bits=4"); });
     std::printf("C++: a port%s: each of %ld allocations refused, and codes only\n",
                 for_good ? ", from there on" : "", count);
     std::fflush(stdout);
   }
   only_here = false;
-  sluice_aggregator_free(aggregator, 0);
 }
 
 }  // namespace
