@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # A message in troubleshooting.md: a heading that is code. … stands for what differs.
 MESSAGE = re.compile(r"^### `(.+)`$", re.MULTILINE)
-SOURCES = ("python/sluice", "src")
+SOURCES = ("apps", "python/sluice", "src")
 
 
 def missing_code(guide_text, read):
