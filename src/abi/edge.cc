@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
 
 namespace sluice::abi {
@@ -49,10 +50,14 @@ sluice_code code_of(Code code) {
 // Words without an allocation.
 template <class... Values>
 void keep_formatted(fmt::format_string<Values...> format, Values&&... values) noexcept {
-  std::array<char, 512> text;
-  const auto end =
-      fmt::format_to_n(text.data(), text.size(), format, std::forward<Values>(values)...);
-  keep_error({text.data(), std::min(end.size, text.size())});
+  try {
+    std::array<char, 512> text;
+    const auto end =
+        fmt::format_to_n(text.data(), text.size(), format, std::forward<Values>(values)...);
+    keep_error({text.data(), std::min(end.size, text.size())});
+  } catch (const std::exception&) {
+    keep_error("an error whose words could not be made");
+  }
 }
 
 }  // namespace
