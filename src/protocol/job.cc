@@ -2,169 +2,151 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "protocol/rank_bits.h"
 
 namespace sluice::protocol {
 namespace {
 
-constexpr std::size_t kFrameOverhead = 832;  // of a datagram in a receive buffer, about
+constexpr std::size_t kTablesMax = 64;  // of one job
 
 }  // namespace
 
 Job::Job(const JobTerms& terms, const wire::Join& first, Counters& counters)
     : terms_(terms),
       counters_(counters),
-      workers_(first.workers),
-      wish_(first.terms),
-      frame_size_(terms.frame_size) {
-  SLUICE_ASSERT(workers_ >= 1 && workers_ <= wire::kWorkersMax);
-  SLUICE_ASSERT(terms.rule != nullptr && terms.ring_rule != nullptr);
+      wanted_terms_(first.terms),
+      frame_size_(terms.frame_size),
+      members_(terms.id, first.workers, counters),
+      slots_(terms.rule, members_, counters),
+      rings_(terms.ring_rule, members_, counters) {}
+
+// --- what can be reduced ---
+
+void Job::table(const wire::Frame& frame, Outbox& out) {
+  if (is_late()) return;
+  ++counters_.control;
+  if (tables_.contains(frame.header.table)) return;
+  if (tables_.size() >= kTablesMax) {
+    refuse_all(fmt::format("worker {} brings table {:08x}; accepted: {} tables in one job",
+                           frame.header.worker, frame.header.table, kTablesMax),
+               out);
+    return;
+  }
+  std::vector<std::uint16_t> entries(frame.payload.size() / 2);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i] = load_le<std::uint16_t>(frame.payload, 2 * i);
+  }
+  tables_.emplace(frame.header.table, std::move(entries));
 }
 
-std::uint64_t Job::everyone() const { return everyone_of(workers_); }
-
-// --- sending ---
-
-std::span<const Address> Job::address_of(std::uint32_t worker) const {
-  SLUICE_ASSERT(worker < workers_);
-  return std::span(addresses_).subspan(worker, 1);
+// Whether the workers of this job can reduce this, and both ways fit into a frame.
+bool Job::is_possible(const wire::Frame& frame, const Reduction& what) const {
+  const wire::Header& header = frame.header;
+  const std::size_t payload_max = frame_size_ - wire::kHeaderSize;
+  const bool has_place =
+      slots_.has(header.slot)
+          ? header.next == 0
+          : rings_.has(header.slot) && what.op == Op::block_sum && header.table == 0;
+  return has_place && frame.payload.size() <= payload_max && header.workers != 0 &&
+         (header.workers & ~members_.everyone()) == 0 && what.count != 0 &&
+         check(what, members_.count()) && down_size_max(what, members_.count()) <= payload_max;
 }
 
-std::span<const Address> Job::all_addresses() const {
-  return std::span(addresses_).first(workers_);
+// The frame's reduction with its table; asks for a table that is not here.
+bool Job::find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out) {
+  what = frame.header.what;
+  if (frame.header.table == 0) return true;
+  const auto found = tables_.find(frame.header.table);
+  if (found == tables_.end()) {
+    members_.tell_need(frame.header, out);
+    return false;
+  }
+  what.table = found->second;
+  return true;
 }
 
-void Job::send(wire::Header header, std::span<const std::byte> payload, std::span<const Address> to,
-               Outbox& out) const {
-  header.job = terms_.id;
-  std::array<std::byte, wire::kHeaderSize> bytes{};
-  wire::write_header(header, payload, bytes);
-  out.send(to, bytes, payload);
-}
+// --- chunks ---
 
-void Job::welcome(std::uint32_t worker, std::size_t size, Outbox& out) {
-  SLUICE_ASSERT(worker < workers_ && members_[worker].is_here);
-  const wire::Welcome body{
-      .workers = static_cast<std::uint16_t>(workers_),
-      .slots = std::max<std::uint16_t>(slots_count_, 1),
-      .frame_size = frame_size_,
-      .window = static_cast<std::uint32_t>(std::max<std::size_t>(
-          2, terms_.receive_buffer / (workers_ * (frame_size_ + kFrameOverhead))))};
-  const std::size_t frame = std::min<std::size_t>(size, terms_.frame_size);
-  wire::write_welcome(body, frame < wire::kHeaderSize ? 0 : frame - wire::kHeaderSize, body_);
-  send({.kind = wire::Kind::welcome,
-        .worker = static_cast<std::uint16_t>(worker),
-        .epoch = epoch_,
-        .digest = members_[worker].token,
-        .workers = joined_},
-       std::as_bytes(std::span(body_)), address_of(worker), out);
-}
-
-// To whom is no member: without the epoch.
-void Job::refuse_stranger(std::uint32_t worker, std::uint64_t token, const Address& to,
-                          std::string_view why, Outbox& out) {
-  ++counters_.refused;
-  wire::write_refusal(why, body_);
-  send({.kind = wire::Kind::refused, .worker = static_cast<std::uint16_t>(worker), .digest = token},
-       std::as_bytes(std::span(body_)), std::span(&to, 1), out);
-}
-
-void Job::refuse(std::uint32_t worker, std::string_view why, Outbox& out) {
-  SLUICE_ASSERT(worker < workers_ && members_[worker].is_here);
-  ++counters_.refused;
-  wire::write_refusal(why, body_);
-  send({.kind = wire::Kind::refused,
-        .worker = static_cast<std::uint16_t>(worker),
-        .epoch = epoch_,
-        .digest = members_[worker].token},
-       std::as_bytes(std::span(body_)), address_of(worker), out);
-}
-
-void Job::refuse_all(std::string_view why, Outbox& out) {
-  SLUICE_ASSERT(!why.empty());
-  refusal_ = why;
-  for (std::uint32_t worker = 0; worker < workers_; ++worker) {
-    if (members_[worker].is_here) refuse(worker, refusal_, out);
+void Job::contribute(const wire::Frame& frame, Time now, Outbox& out) {
+  const wire::Header& header = frame.header;
+  if (is_late()) return;
+  wishes_[header.worker].watches = 0;
+  if (!members_.refusal().empty()) {
+    ++counters_.mismatched;
+    members_.refuse(header.worker, members_.refusal(), out);
+    return;
+  }
+  Reduction what;
+  if (!find_reduction(frame, what, out)) return;
+  const bool is_ring = rings_.has(header.slot);
+  // Who has no block for a chunk of a ring sends no bytes.
+  const bool is_silent = is_ring && frame.payload.empty();
+  if (!is_possible(frame, what) || (!is_silent && !check_up(what, frame.payload))) {
+    ++counters_.malformed;
+    return;
+  }
+  if (is_ring) {
+    rings_.contribute(frame, what, now, out);
+  } else {
+    slots_.contribute(frame, what, now, out);
   }
 }
 
-// --- what cannot go on ---
-
-void Job::tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out) {
-  SLUICE_ASSERT((left_ & ~seen) != 0 && (left_ & ~joined_) == 0);
-  refuse(worker, fmt::format("worker {} has left the job", ranks_of(left_ & ~seen)), out);
-}
-
-namespace {
-
-std::string words_for(const Reduction& what, std::uint64_t digest, std::uint64_t only,
-                      std::uint32_t table) {
-  return fmt::format("{} of {} lanes with digest {:016x}, of workers {}{}", name_of(what.op),
-                     what.count, digest, ranks_of(only),
-                     table == 0 ? "" : fmt::format(", by table {:08x}", table));
-}
-
-}  // namespace
-
-void Job::tell_mismatch(const wire::Frame& frame, const Content& content, std::uint64_t seen,
-                        Outbox& out) {
+void Job::ask(const wire::Frame& frame, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  ++counters_.mismatched;
-  refuse_all(fmt::format("worker {} reduces something else than workers {}: slot {}, chunk {}: "
-                         "{}; {}",
-                         header.worker, ranks_of(seen), header.slot, header.chunk,
-                         words_for(header.what, header.digest, header.workers, header.table),
-                         words_for(content.what, content.digest, content.only, content.table)),
-             out);
+  if (is_late() || is_watch(header, now, out)) return;
+  if (slots_.has(header.slot)) {
+    slots_.ask(header, out);
+  } else if (rings_.has(header.slot)) {
+    rings_.ask(header, out);
+  } else {
+    ++counters_.malformed;
+  }
+}
+
+void Job::restore(const wire::Frame& frame, Time now, Outbox& out) {
+  const wire::Header& header = frame.header;
+  if (is_late()) return;
+  wishes_[header.worker].watches = 0;
+  Reduction what;
+  if (!find_reduction(frame, what, out)) return;
+  const std::size_t size_max = is_possible(frame, what) ? down_size_max(what, members_.count()) : 0;
+  if (size_max == 0 || (is_down_size_fixed(what) ? frame.payload.size() != size_max
+                                                 : frame.payload.size() > size_max)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (rings_.has(header.slot)) {
+    rings_.restore(frame, what, now, out);
+  } else {
+    slots_.restore(frame, what, now, out);
+  }
 }
 
 // --- for a person ---
 
 JobReport Job::report() const {
   JobReport report{.id = terms_.id,
-                   .workers = workers_,
-                   .slots = slots_count_,
+                   .workers = members_.count(),
+                   .slots = slots_.count(),
                    .joined = joined_,
-                   .is_forming = epoch_ == 0,
-                   .terms = wish_};
-  if (epoch_ == 0) {
+                   .is_forming = epoch() == 0,
+                   .terms = wanted_terms_};
+  if (epoch() == 0) {
     // What it wants.
-    for (std::uint32_t worker = 0; worker < workers_; ++worker) {
-      const std::uint32_t wanted = members_[worker].slots;
-      if (members_[worker].is_here && (report.slots == 0 || wanted < report.slots)) {
+    for (std::uint32_t worker = 0; worker < members_.count(); ++worker) {
+      const std::uint32_t wanted = wishes_[worker].slots;
+      if (members_.is_here(worker) && (report.slots == 0 || wanted < report.slots)) {
         report.slots = wanted;
       }
     }
-    report.missing = everyone() & ~joined_;
+    report.missing = members_.everyone() & ~joined_;
   }
-  const auto see = [&](std::uint32_t slot, std::uint32_t chunk, std::uint64_t seen, Time since) {
-    if (report.is_waiting && since >= report.since) return;
-    report.is_waiting = true;
-    report.slot = slot;
-    report.chunk = chunk;
-    report.since = since;
-    report.missing = everyone() & ~seen;
-  };
-  for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    for (std::uint32_t side = 0; side < 2; ++side) {
-      const Version& version = slots_[slot].versions[side];
-      const Content& content = slots_[slot].contents[side];
-      if (version.used && !content.is_complete) {
-        see(slot, version.chunk, version.seen, content.since);
-      }
-    }
-  }
-  for (std::uint32_t i = 0; i < rings_.size(); ++i) {
-    if (rings_[i] == nullptr || !rings_[i]->ring.is_open) continue;
-    const Ring& ring = rings_[i]->ring;
-    see(slots_count_ + i, ring.chunk, ring.there(ring.chunk),
-        rings_[i]->contents[ring.chunk % ring.depth].since);
-  }
+  slots_.report(report);
+  rings_.report(report);
   return report;
 }
 

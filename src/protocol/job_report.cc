@@ -27,6 +27,15 @@ void merge(const JobReport& from, JobReport& into) {
 
 }  // namespace
 
+void JobReport::see(const WaitingChunk& waiting) {
+  if (is_waiting && waiting.since >= since) return;
+  is_waiting = true;
+  slot = waiting.slot;
+  chunk = waiting.chunk;
+  since = waiting.since;
+  missing = waiting.missing;
+}
+
 std::vector<JobReport> merged(std::span<const JobReport> reports) {
   std::map<std::uint64_t, JobReport> jobs;
   for (const JobReport& report : reports) {

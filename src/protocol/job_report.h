@@ -10,6 +10,14 @@
 
 namespace sluice::protocol {
 
+// Some contributions of it are here, others are missing.
+struct WaitingChunk {
+  std::uint32_t slot = 0;
+  std::uint32_t chunk = 0;
+  std::uint64_t missing = 0;  // bits
+  Time since{};               // when its first contribution came
+};
+
 // Who is waited for.
 struct JobReport {
   std::uint64_t id = 0;
@@ -23,6 +31,9 @@ struct JobReport {
   std::uint32_t chunk = 0;
   Time since{};  // when its first contribution came
   std::string terms;
+
+  // The chunk that has waited longest is the one that is reported: of equally old ones, the first.
+  void see(const WaitingChunk& waiting);
 };
 
 // Reports of several aggregators that serve the same jobs, one for each job: who is missing

@@ -64,5 +64,19 @@ TEST(JobReport, AJobFormsWhileItFormsAnywhere) {
   }
 }
 
+TEST(JobReport, OfTheChunksOfAJobTheOldestIsTheOneThatWaits) {
+  JobReport report = running(1);
+  report.see({4, 7, 0b010, seconds(5)});
+  EXPECT_TRUE(report.is_waiting);
+  report.see({5, 8, 0b100, seconds(5)});
+  EXPECT_EQ(report.slot, 4u) << "as old, and seen later";
+  report.see({6, 9, 0b001, seconds(6)});
+  EXPECT_EQ(report.missing, 0b010u);
+  report.see({3, 2, 0b110, seconds(4)});
+  EXPECT_TRUE(report.slot == 3 && report.chunk == 2);
+  EXPECT_EQ(report.missing, 0b110u);
+  EXPECT_EQ(report.since, seconds(4));
+}
+
 }  // namespace
 }  // namespace sluice::protocol

@@ -1,100 +1,126 @@
-// The rings of a job: sums of blocks to which not everybody contributes.
+#include "protocol/job_rings.h"
+
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "protocol/job.h"
 #include "protocol/rank_bits.h"
 #include "round/blocks.h"
 
 namespace sluice::protocol {
 
-bool Job::is_ring(std::uint32_t slot) const {
-  return slot >= slots_count_ && slot - slots_count_ < rings_.size();
+JobRings::JobRings(RingRule rule, JobMembers& members, Counters& counters)
+    : rule_(rule), members_(members), counters_(counters) {
+  SLUICE_ASSERT(rule != nullptr);
 }
 
-Job::RingSlot* Job::find_ring(std::uint32_t slot) const {
-  SLUICE_ASSERT(is_ring(slot));
-  return rings_[slot - slots_count_].get();
+// --- memory ---
+
+std::size_t JobRings::size_of_one(std::uint32_t frame_size) {
+  return (std::size_t{kRingDepth} + 1) * room_size_of(frame_size);
 }
 
-Job::RingSlot& Job::make_ring(std::uint32_t slot) {
-  SLUICE_ASSERT(is_ring(slot));
-  auto& made = rings_[slot - slots_count_];
+std::uint32_t JobRings::count_beside(std::uint32_t slots) {
+  SLUICE_ASSERT(slots >= 1 && slots <= 65535);
+  return std::min(slots, 65536u - slots);
+}
+
+void JobRings::open(std::uint32_t slots, std::uint32_t frame_size, Pages memory) {
+  SLUICE_ASSERT(memory.size() == count_beside(slots) * size_of_one(frame_size));
+  first_ = slots;
+  room_size_ = room_size_of(frame_size);
+  memory_ = std::move(memory);
+  rings_.clear();
+  rings_.resize(count_beside(slots));
+}
+
+void JobRings::release() {
+  rings_.clear();
+  memory_ = Pages();
+}
+
+JobRings::Place* JobRings::find(std::uint32_t slot) const {
+  SLUICE_ASSERT(has(slot));
+  return rings_[slot - first_].get();
+}
+
+JobRings::Place& JobRings::make(std::uint32_t slot) {
+  SLUICE_ASSERT(has(slot));
+  auto& made = rings_[slot - first_];
   if (made == nullptr) {
-    made = std::make_unique<RingSlot>();
-    made->ring.workers = workers_;
-    made->memory = ring_memory_.bytes().subspan((slot - slots_count_) * ring_size(), ring_size());
+    const std::size_t size = (std::size_t{kRingDepth} + 1) * room_size_;
+    made = std::make_unique<Place>();
+    made->ring.workers = members_.count();
+    made->memory = memory_.bytes().subspan((slot - first_) * size, size);
   }
   return *made;
 }
 
 // Of the chunk's result.
-std::span<std::byte> Job::ring_room(RingSlot& slot, std::uint32_t chunk) const {
-  return slot.memory.subspan(chunk % slot.ring.depth * room_size(), room_size());
+std::span<std::byte> JobRings::room(Place& place, std::uint32_t chunk) const {
+  return place.memory.subspan(chunk % place.ring.depth * room_size_, room_size_);
 }
 
-std::span<std::byte> Job::integers_of(RingSlot& slot) const {
-  return slot.memory.subspan(kRingDepth * room_size(), room_size());
+std::span<std::byte> JobRings::integers_of(Place& place) const {
+  return place.memory.subspan(kRingDepth * room_size_, room_size_);
 }
 
 // --- contributions ---
 
-void Job::contribute_to_ring(const wire::Frame& frame, const Reduction& what, Time now,
-                             Outbox& out) {
+void JobRings::contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
   if (!is_later(header.next, header.chunk)) {
     ++counters_.malformed;
     return;
   }
-  RingSlot& slot = make_ring(header.slot);
-  Ring& ring = slot.ring;
-  const Ring::Kept& place = ring.place_of(header.chunk);
-  const Content& content = slot.contents[header.chunk % ring.depth];
-  if (place.used && place.chunk == header.chunk && !agrees(frame, content)) {
-    tell_mismatch(frame, content, ring.there(header.chunk), out);
+  Place& place = make(header.slot);
+  Ring& ring = place.ring;
+  const Ring::Kept& kept = ring.place_of(header.chunk);
+  const ChunkContent& content = place.contents[header.chunk % ring.depth];
+  if (kept.used && kept.chunk == header.chunk && !agrees(frame, content)) {
+    members_.tell_mismatch(frame, content, ring.there(header.chunk), out);
     return;
   }
   const bool has_data = !frame.payload.empty();
-  const RingVerdict verdict =
-      terms_.ring_rule(ring, {.worker = header.worker,
-                              .chunk = header.chunk,
-                              .next = header.next,
-                              .speech = has_data ? Speech::data : Speech::nothing});
+  const RingVerdict verdict = rule_(ring, {.worker = header.worker,
+                                           .chunk = header.chunk,
+                                           .next = header.next,
+                                           .speech = has_data ? Speech::data : Speech::nothing});
   switch (verdict) {
     case RingVerdict::stale: ++counters_.stale; break;
     case RingVerdict::blocked: ++counters_.blocked; break;
     case RingVerdict::noted: ++counters_.passed; break;
     case RingVerdict::again:
       ++(has_data ? counters_.again : counters_.passed);
-      if (has_data) answer_from_ring(header, slot, out);
+      if (has_data) answer(header, place, out);
       return;
-    case RingVerdict::first: begin_in_ring(frame, what, slot, now); [[fallthrough]];
+    case RingVerdict::first: begin(frame, what, place, now); [[fallthrough]];
     case RingVerdict::next:
       // Only rules that count twice, which tests make, add to a sum that is complete.
       if (!ring.is_open || header.chunk != ring.chunk) return;
-      add_to_ring(frame, slot);
+      add(frame, place);
       break;
   }
   if (ring.is_due()) {
-    complete_in_ring(header.slot, slot, out);
-  } else if (const std::uint64_t there = ring.there(header.chunk); (left_ & ~there) != 0) {
-    tell_left(header.worker, there, out);
+    complete(header.slot, place, out);
+  } else {
+    members_.tell_left(header.worker, ring.there(header.chunk), out);
   }
 }
 
-void Job::begin_in_ring(const wire::Frame& frame, const Reduction& what, RingSlot& slot, Time now) {
+void JobRings::begin(const wire::Frame& frame, const Reduction& what, Place& place, Time now) {
   const wire::Header& header = frame.header;
-  slot.contents[header.chunk % slot.ring.depth] = {
+  place.contents[header.chunk % place.ring.depth] = {
       .digest = header.digest, .only = header.workers, .what = what, .since = now};
-  slot.present.assign(block_count(what), false);
-  std::ranges::fill(integers_of(slot), std::byte{0});
+  place.present.assign(block_count(what), false);
+  std::ranges::fill(integers_of(place), std::byte{0});
 }
 
 // Integers are summed as they come, in any order.
-void Job::add_to_ring(const wire::Frame& frame, RingSlot& slot) {
+void JobRings::add(const wire::Frame& frame, Place& place) {
   const wire::Header& header = frame.header;
-  Content& content = slot.contents[slot.ring.chunk % slot.ring.depth];
+  ChunkContent& content = place.contents[place.ring.chunk % place.ring.depth];
   ++content.counted;
   ++counters_.accepted;
   counters_.up_bytes += frame.payload.size();
@@ -103,110 +129,107 @@ void Job::add_to_ring(const wire::Frame& frame, RingSlot& slot) {
   BlockReader blocks(content.what, frame.payload);
   for (auto block = blocks.next(); block && *block; block = blocks.next()) {
     const std::uint32_t number = (*block)->number;
-    add_block(content.what, **block, integers_of(slot).subspan(number * size, size));
-    slot.present[number] = true;
+    add_block(content.what, **block, integers_of(place).subspan(number * size, size));
+    place.present[number] = true;
   }
 }
 
-void Job::complete_in_ring(std::uint32_t number, RingSlot& slot, Outbox& out) {
-  Ring& ring = slot.ring;
-  Content& content = slot.contents[ring.chunk % ring.depth];
+void JobRings::complete(std::uint32_t slot, Place& place, Outbox& out) {
+  Ring& ring = place.ring;
+  ChunkContent& content = place.contents[ring.chunk % ring.depth];
   SLUICE_ASSERT(!content.is_complete && content.counted >= 1);
-  const std::span<std::byte> room = ring_room(slot, ring.chunk);
+  const std::span<std::byte> into = room(place, ring.chunk);
   const std::size_t size = body_size(content.what, BlockForm::dense, 0);
   std::size_t used = kBlockListHeader;
   std::uint32_t blocks = 0;
-  for (std::uint32_t i = 0; i < slot.present.size(); ++i) {
-    if (!slot.present[i]) continue;
-    used +=
-        write_block(content.what, i, integers_of(slot).subspan(i * size, size), room.subspan(used));
+  for (std::uint32_t i = 0; i < place.present.size(); ++i) {
+    if (!place.present[i]) continue;
+    const auto integers = integers_of(place).subspan(i * size, size);
+    used += write_block(content.what, i, integers, into.subspan(used));
     ++blocks;
   }
-  store_le(room, 0, blocks);
+  store_le(into, 0, blocks);
   content.result_size = static_cast<std::uint32_t>(used);
   content.is_complete = true;
   ring.close();
   ++counters_.completed;
-  counters_.silent += workers_ - std::min(workers_, content.counted);
-  send_content(all_addresses(), number, ring.chunk, content, room.first(used), 0, out);
+  counters_.silent += members_.count() - std::min(members_.count(), content.counted);
+  members_.send_result(slot, ring.chunk, content, into.first(used), out);
 }
 
 // --- questions ---
 
-void Job::ask_ring(const wire::Header& header, Outbox& out) {
+void JobRings::ask(const wire::Header& header, Outbox& out) {
   ++counters_.asked;
-  if (!refusal_.empty()) {
-    refuse(header.worker, refusal_, out);
+  if (!members_.refusal().empty()) {
+    members_.refuse(header.worker, members_.refusal(), out);
     return;
   }
-  RingSlot* slot = find_ring(header.slot);
-  if (slot == nullptr) {
-    tell_wait(header, 0, out);
+  Place* place = find(header.slot);
+  if (place == nullptr) {
+    members_.tell_wait(header, 0, out);
     return;
   }
-  terms_.ring_rule(slot->ring,
-                   {.worker = header.worker, .chunk = header.chunk, .speech = Speech::question});
-  answer_from_ring(header, *slot, out);
+  rule_(place->ring, {.worker = header.worker, .chunk = header.chunk, .speech = Speech::question});
+  answer(header, *place, out);
 }
 
 // To one worker, about a chunk of which it has no result.
-void Job::answer_from_ring(const wire::Header& header, RingSlot& slot, Outbox& out) {
-  const Ring& ring = slot.ring;
+void JobRings::answer(const wire::Header& header, Place& place, Outbox& out) {
+  const Ring& ring = place.ring;
   if (ring.has_acknowledged(header.worker, header.chunk)) return;
-  Content content = slot.contents[header.chunk % ring.depth];
-  const Ring::Kept& place = ring.place_of(header.chunk);
+  const ChunkContent& content = place.contents[header.chunk % ring.depth];
+  const Ring::Kept& kept = ring.place_of(header.chunk);
   // Who asks about something else than the others reduce shall send it, and be refused.
-  if (place.used && place.chunk == header.chunk && content.digest != header.digest) {
-    tell_wait(header, 0, out);
+  if (kept.used && kept.chunk == header.chunk && content.digest != header.digest) {
+    members_.tell_wait(header, 0, out);
     return;
   }
   if (ring.has_result(header.chunk)) {
-    content.flags |= wire::kRepeated;
-    send_content(address_of(header.worker), header.slot, header.chunk, content,
-                 ring_room(slot, header.chunk).first(content.result_size), header.stamp, out);
+    members_.repeat_result(header.worker, header.slot, header.chunk, content,
+                           room(place, header.chunk).first(content.result_size), header.stamp, out);
     return;
   }
   const std::uint64_t there = ring.there(header.chunk);
-  if ((left_ & ~there) != 0) {
-    tell_left(header.worker, there, out);
-  } else {
-    tell_wait(header, there, out);
-  }
+  if (!members_.tell_left(header.worker, there, out)) members_.tell_wait(header, there, out);
 }
 
 // --- after a loss of memory ---
 
-void Job::restore_to_ring(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out) {
+void JobRings::restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  RingSlot& slot = make_ring(header.slot);
-  Ring& ring = slot.ring;
-  const Ring::Kept& place = ring.place_of(header.chunk);
-  Content& content = slot.contents[header.chunk % ring.depth];
-  if (place.used && place.chunk == header.chunk && !agrees(frame, content)) {
-    tell_mismatch(frame, content, ring.there(header.chunk), out);
+  Place& place = make(header.slot);
+  Ring& ring = place.ring;
+  const Ring::Kept& kept = ring.place_of(header.chunk);
+  ChunkContent& content = place.contents[header.chunk % ring.depth];
+  if (kept.used && kept.chunk == header.chunk && !agrees(frame, content)) {
+    members_.tell_mismatch(frame, content, ring.there(header.chunk), out);
     return;
   }
   if (protocol::restore(ring, header.chunk)) {
-    content = {.is_complete = true,
-               .flags = header.flags,
-               .digest = header.digest,
-               .only = header.workers,
-               .what = what,
-               .result_size = static_cast<std::uint32_t>(frame.payload.size()),
-               .since = now};
-    const auto room = ring_room(slot, header.chunk);
-    std::ranges::copy(frame.payload, room.begin());
-    for (std::uint32_t worker = 0; worker < workers_; ++worker) {
+    content = restored_content(frame, what, now);
+    const auto into = room(place, header.chunk);
+    std::ranges::copy(frame.payload, into.begin());
+    for (std::uint32_t worker = 0; worker < members_.count(); ++worker) {
       if ((ring.heard & bit_of(worker)) == 0 || ring.has_acknowledged(worker, header.chunk)) {
         continue;
       }
-      Content repeated = content;
-      repeated.flags |= wire::kRepeated;
-      send_content(address_of(worker), header.slot, header.chunk, repeated,
-                   room.first(content.result_size), 0, out);
+      members_.repeat_result(worker, header.slot, header.chunk, content,
+                             into.first(content.result_size), 0, out);
     }
   }
-  tell_restored(header, out);
+  members_.tell_restored(header, out);
+}
+
+// --- for a person ---
+
+void JobRings::report(JobReport& report) const {
+  for (std::uint32_t i = 0; i < rings_.size(); ++i) {
+    if (rings_[i] == nullptr || !rings_[i]->ring.is_open) continue;
+    const Ring& ring = rings_[i]->ring;
+    report.see({first_ + i, ring.chunk, members_.everyone() & ~ring.there(ring.chunk),
+                rings_[i]->contents[ring.chunk % ring.depth].since});
+  }
 }
 
 }  // namespace sluice::protocol

@@ -18,22 +18,19 @@ std::string Link::explain() const {
     const std::uint64_t missing = everyone_of(options_.workers) & ~joined_;
     return fmt::format("waiting for workers to join: {}", ranks_of(missing));
   }
-  if (busy_ == 0) return {};
-  // Those that were asked about most wait longest.
-  std::uint32_t index = again_.first();
-  for (unsigned level = 0; level < Timers::kLevels; ++level) {
-    if (timers_.first(level) != SlotQueue::kNone) index = timers_.first(level);
-  }
-  SLUICE_ASSERT(index != SlotQueue::kNone);
-  const Slot& slot = slots_[index];
-  if (slot.seen == 0) {
+  if (busy() == 0) return {};
+  const std::uint32_t place = trips_.longest();
+  SLUICE_ASSERT(place != Trips::kNone);
+  const Trips::Trip& trip = trips_.at(place);
+  const std::uint32_t chunk = places_of(place).chunk_of(place);
+  if (trip.seen == 0) {
     return fmt::format(
         "the aggregator does not answer (slot {}, chunk {}, sent {} times, asked "
         "about {} times)",
-        index, slot.chunk, slot.sends, slot.in_vain);
+        place, chunk, trip.sends, trip.in_vain);
   }
   return fmt::format("waiting for workers {} (slot {}, chunk {})",
-                     ranks_of(everyone_of(options_.workers) & ~slot.seen), index, slot.chunk);
+                     ranks_of(everyone_of(options_.workers) & ~trip.seen), place, chunk);
 }
 
 }  // namespace sluice::protocol

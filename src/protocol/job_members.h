@@ -1,0 +1,105 @@
+// The members of one job at an aggregator: where each of them is, who has left, and what they are
+// told.
+//
+// Slots and rings answer through this class. So it also knows why the job cannot go on, if it
+// cannot: then that is the answer.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/assert.h"
+#include "protocol/chunk_content.h"
+#include "protocol/counters.h"
+#include "protocol/outbox.h"
+#include "protocol/rank_bits.h"
+#include "wire/bodies.h"
+#include "wire/frame.h"
+
+namespace sluice::protocol {
+
+class JobMembers {
+ public:
+  JobMembers(std::uint64_t job, std::uint32_t workers, Counters& counters);
+
+  // --- who they are ---
+
+  [[nodiscard]] std::uint32_t count() const { return workers_; }
+  [[nodiscard]] std::uint64_t everyone() const { return everyone_of(workers_); }
+  // Who wants to join, or has.
+  [[nodiscard]] std::uint64_t here() const { return here_; }
+  [[nodiscard]] bool is_here(std::uint32_t worker) const {
+    return worker < workers_ && (here_ & bit_of(worker)) != 0;
+  }
+  // Of the last join of one that is here.
+  [[nodiscard]] std::uint64_t token_of(std::uint32_t worker) const { return tokens_[worker]; }
+  [[nodiscard]] bool is_at(std::uint32_t worker, const Address& address) const {
+    return is_here(worker) && addresses_[worker] == address;
+  }
+  void enter(std::uint32_t worker, std::uint64_t token, const Address& address);
+  [[nodiscard]] std::uint64_t left() const { return left_; }
+  void leave(std::uint32_t worker);
+  // 0 while the job forms.
+  [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
+  void begin(std::uint32_t epoch);
+  // Nobody is here, and there is no epoch.
+  void form_anew();
+
+  // --- what they are told ---
+
+  [[nodiscard]] std::span<const Address> address_of(std::uint32_t worker) const;
+  [[nodiscard]] std::span<const Address> all_addresses() const;
+  // Adds the job to the header.
+  void send(wire::Header header, std::span<const std::byte> payload, std::span<const Address> to,
+            Outbox& out) const;
+  void welcome(std::uint32_t worker, const wire::Welcome& body, std::size_t payload_size,
+               std::uint64_t joined, Outbox& out);
+  // Why the job cannot go on; empty while it can.
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  void refuse(std::uint32_t worker, std::string_view why, Outbox& out);
+  // To one who is no member: without the epoch.
+  void refuse_stranger(std::uint32_t worker, std::uint64_t token, const Address& to,
+                       std::string_view why, Outbox& out);
+  // The job cannot go on from here.
+  void refuse_all(std::string_view why, Outbox& out);
+  // The frame is about something else than what the others reduce: the job cannot go on.
+  void tell_mismatch(const wire::Frame& frame, const ChunkContent& content, std::uint64_t seen,
+                     Outbox& out);
+  // Whether somebody has left without a contribution, so that `seen` stays incomplete. Then the
+  // worker is told.
+  bool tell_left(std::uint32_t worker, std::uint64_t seen, Outbox& out);
+  // To the sender of a question or contribution: these workers are there, others are not.
+  void tell_wait(const wire::Header& header, std::uint64_t seen, Outbox& out);
+  // To the sender of a result: it is here.
+  void tell_restored(const wire::Header& header, Outbox& out);
+  // To the sender of a contribution: the table that it names is not here.
+  void tell_need(const wire::Header& header, Outbox& out);
+  // To everybody, when the chunk is complete.
+  void send_result(std::uint32_t slot, std::uint32_t chunk, const ChunkContent& content,
+                   std::span<const std::byte> payload, Outbox& out);
+  // To one. It answers a question, where it has a stamp.
+  void repeat_result(std::uint32_t worker, std::uint32_t slot, std::uint32_t chunk,
+                     const ChunkContent& content, std::span<const std::byte> payload,
+                     std::uint32_t stamp, Outbox& out);
+
+ private:
+  void send_result_to(std::span<const Address> to, wire::Header header, const ChunkContent& content,
+                      std::span<const std::byte> payload, Outbox& out);
+
+  std::uint64_t job_;
+  std::uint32_t workers_;
+  Counters& counters_;
+  std::uint32_t epoch_ = 0;
+  std::uint64_t here_ = 0;
+  std::uint64_t left_ = 0;
+  std::string refusal_;
+  std::array<std::uint64_t, wire::kWorkersMax> tokens_{};
+  std::array<Address, wire::kWorkersMax> addresses_{};
+  std::string body_;
+};
+
+}  // namespace sluice::protocol

@@ -1,0 +1,77 @@
+// The rings of one job at an aggregator: sums of blocks to which not everybody contributes
+// (ring_rule.h). The last results of each are kept.
+//
+// Frames have been checked before: they are from members, of the epoch, and about reductions that
+// the workers of the job can do.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/pages.h"
+#include "protocol/chunk_content.h"
+#include "protocol/counters.h"
+#include "protocol/job_members.h"
+#include "protocol/job_report.h"
+#include "protocol/outbox.h"
+#include "protocol/ring_rule.h"
+#include "protocol/time.h"
+#include "wire/frame.h"
+
+namespace sluice::protocol {
+
+class JobRings {
+ public:
+  JobRings(RingRule rule, JobMembers& members, Counters& counters);
+
+  // Bytes that one ring takes.
+  [[nodiscard]] static std::size_t size_of_one(std::uint32_t frame_size);
+  // How many there are beside so many slots: as many, where numbers of 16 bits suffice.
+  [[nodiscard]] static std::uint32_t count_beside(std::uint32_t slots);
+  // They are numbered behind the slots. `memory` has size_of_one() bytes for each.
+  void open(std::uint32_t slots, std::uint32_t frame_size, Pages memory);
+  // Gives back all memory: there are no rings.
+  void release();
+  [[nodiscard]] std::size_t memory_size() const { return memory_.size(); }
+  [[nodiscard]] bool has(std::uint32_t slot) const {
+    return slot >= first_ && slot - first_ < rings_.size();
+  }
+
+  void contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
+  void ask(const wire::Header& header, Outbox& out);
+  void restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
+  // The chunks that wait.
+  void report(JobReport& report) const;
+
+ private:
+  // Made when its first frame comes: few jobs sum blocks.
+  struct Place {
+    Ring ring;
+    std::array<ChunkContent, kRingDepth> contents;  // by chunk modulo depth
+    std::vector<bool> present;                      // blocks of the open chunk
+    std::span<std::byte> memory;                    // the results, then the open chunk's integers
+  };
+
+  [[nodiscard]] Place* find(std::uint32_t slot) const;
+  Place& make(std::uint32_t slot);
+  [[nodiscard]] std::span<std::byte> room(Place& place, std::uint32_t chunk) const;
+  [[nodiscard]] std::span<std::byte> integers_of(Place& place) const;
+  void begin(const wire::Frame& frame, const Reduction& what, Place& place, Time now);
+  void add(const wire::Frame& frame, Place& place);
+  void complete(std::uint32_t slot, Place& place, Outbox& out);
+  void answer(const wire::Header& header, Place& place, Outbox& out);
+
+  RingRule rule_;
+  JobMembers& members_;
+  Counters& counters_;
+  std::uint32_t first_ = 0;    // the number of the first ring
+  std::size_t room_size_ = 0;  // of a frame's payload
+  std::vector<std::unique_ptr<Place>> rings_;
+  Pages memory_;
+};
+
+}  // namespace sluice::protocol

@@ -1,0 +1,64 @@
+// The last results that a worker got, for an aggregator that loses its memory: other workers may
+// not have them yet, and nobody else can make them again.
+//
+// Places are counted from 0. Each keeps the results of its last chunks, `depth` of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "protocol/outgoing.h"
+#include "protocol/time.h"
+#include "protocol/trips.h"
+#include "wire/frame.h"
+
+namespace sluice::protocol {
+
+class KeptResults {
+ public:
+  explicit KeptResults(std::uint32_t depth);
+
+  // Before everything else. May throw bad_alloc.
+  void make_places(std::size_t places, std::size_t payload_max);
+  // Before the first result is kept. May throw bad_alloc.
+  void make_memory();
+
+  // In the place of the result that is `depth` chunks older. A payload that is larger than any can
+  // be is not kept.
+  void keep(std::uint32_t place, const wire::Frame& frame);
+
+  // All of them go back to the aggregator.
+  void restore();
+  // How many of them it is not known to have.
+  [[nodiscard]] std::size_t to_restore() const { return to_restore_; }
+  // It has the result of this chunk.
+  void restored(std::uint32_t place, std::uint32_t chunk);
+  // Those that were not sent for a time-out.
+  void send(Time now, const Trips& trips, OutgoingFrames& out);
+  // When send() has something.
+  [[nodiscard]] Time wake(const Trips& trips) const;
+
+ private:
+  struct Kept {
+    bool has = false;
+    wire::Header header;
+    std::uint32_t size = 0;
+    bool to_restore = false;
+    Time sent{};
+  };
+
+  [[nodiscard]] std::size_t index_of(std::uint32_t place, std::uint32_t chunk) const;
+  [[nodiscard]] std::span<std::byte> room(std::size_t index);
+  void stop_restoring(Kept& kept);
+
+  std::uint32_t depth_;
+  std::size_t payload_max_ = 0;
+  std::vector<Kept> kept_;  // of each place, by chunk modulo depth
+  AlignedBuffer memory_;
+  std::size_t to_restore_ = 0;
+};
+
+}  // namespace sluice::protocol

@@ -1,0 +1,62 @@
+// The rings of a link, and the sparse items in them: not every worker has something for each
+// (ring_rule.h).
+//
+// A worker that has nothing for an item keeps silent where it has said so before. It waits for the
+// result all the same, and the result may come before the item's turn. It speaks every few items,
+// to acknowledge results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "protocol/item.h"
+#include "protocol/item_places.h"
+#include "protocol/outgoing.h"
+#include "protocol/ring_rule.h"
+#include "protocol/trips.h"
+
+namespace sluice::protocol {
+
+class LinkRings final : public ItemPlaces {
+ public:
+  explicit LinkRings(std::uint32_t channels) : ItemPlaces(channels, kRingDepth) {}
+
+  // Fewer than slots: a ring keeps one item at a time on its way, as a slot does. Fewer of them are
+  // used more often each, and silence pays from the second use on.
+  [[nodiscard]] static std::uint32_t each_beside(std::uint32_t slots_of_channel);
+  // They are numbered behind the slots. May throw bad_alloc.
+  void open(std::uint32_t slots, std::uint32_t count, std::uint32_t each, std::size_t payload_max);
+  // The aggregator knows nothing of what it knew.
+  void open_again(Trips& trips);
+  // All items that follow each other before the first of them is begun: what a worker says about
+  // one depends on those behind it.
+  void put(const Item& item);
+
+  // Whether the aggregator has to hear about the item that has the ring.
+  [[nodiscard]] bool must_speak(std::uint32_t place) const;
+  void send_contribution(std::uint32_t place, OutgoingFrames& out);
+  // The aggregator was asked about the item: it hears that, too.
+  void asked(std::uint32_t place);
+  // The result of an item that has not had its turn, if it is one.
+  std::optional<Arrived> take_early(const wire::Frame& frame, Trips& trips);
+
+ private:
+  // What this worker has said in a ring.
+  struct Voice {
+    bool is_announced = false;    // since the aggregator began to remember
+    std::uint32_t announced = 0;  // up to which it knows what this worker has
+    std::uint32_t spoken = 0;     // the last chunk that it heard about
+  };
+
+  [[nodiscard]] std::uint32_t next_of(std::uint32_t place) const;
+  [[nodiscard]] std::uint32_t channel_of(std::uint32_t place) const {
+    return (place - first()) / each();
+  }
+  [[nodiscard]] std::uint64_t number_of(std::uint32_t place, std::uint32_t chunk) const;
+
+  std::vector<Voice> voices_;  // by ring
+};
+
+}  // namespace sluice::protocol
