@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "catalog/specs.h"
 #include "codec/blocks/blocks.h"
 #include "codec/dense/dense.h"
 #include "codec/fixed/fixed.h"
@@ -54,8 +55,5 @@ Checked<std::string> settle_spec(std::string_view spec, bool feedback);
 // Whether a state that was saved under one spec fits a codec of another: the same name, and the
 // same options but for those that only say what is sent (OptionInfo::resumes).
 bool resumes(std::string_view saved, std::string_view spec);
-
-// "block=256 (32–4096, multiple of 8)": an option as the command line and the errors show it.
-std::string describe(const OptionInfo& option);
 
 }  // namespace sluice

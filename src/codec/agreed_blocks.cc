@@ -1,7 +1,6 @@
 #include "codec/agreed_blocks.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -13,8 +12,6 @@ namespace {
 
 constexpr std::uint8_t kNotFinite = blockfloat::kNotFinite;
 constexpr std::uint8_t kLargest = kNotFinite - 1;  // a block with values of 2^127 and more
-
-using Memory = std::array<float, AgreedBlocks::kSizeMax>;
 
 // From 129 workers on, half a unit of quantisation can round the largest floats up to infinity.
 void keep_finite(std::span<float> mean) {
@@ -55,13 +52,7 @@ AgreedBlocks::AgreedBlocks(const Chunk& chunk, Arena& arena, std::uint32_t block
       words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))) {}
 
 Round AgreedBlocks::ask(Exponents* exponents) {
-  Memory memory;
-  const std::uint32_t tile = kSizeMax / block_ * block_;
-  for (std::uint32_t first = 0; first < chunk_.piece.count; first += tile) {
-    const std::uint32_t count = std::min(tile, chunk_.piece.count - first);
-    exponents(input_tile(chunk_, first, count, memory), block_,
-              up_.subspan(first / block_, divide_up(count, block_)));
-  }
+  exponents(chunk_.gradient, block_, up_);
   return {{.op = Op::max, .bits = 8, .count = count_}, up_, down_, chunk_.only};
 }
 
@@ -93,8 +84,7 @@ void AgreedBlocks::encode(std::uint32_t number, std::span<std::byte> to) const {
     std::fill(target.begin(), target.end(), std::byte{0});
     return;
   }
-  Memory memory;
-  const auto input = input_tile(chunk_, first(number), size(number), memory);
+  const auto input = chunk_.gradient.subspan(first(number), size(number));
   if (is_finite(number)) {
     blockfloat::quantise(input, block_scale(agreed_[number], chunk_.piece.workers).up, target);
   } else {
@@ -102,18 +92,14 @@ void AgreedBlocks::encode(std::uint32_t number, std::span<std::byte> to) const {
   }
 }
 
-void AgreedBlocks::keep_rest(std::uint32_t number, std::span<const std::byte> sent) const {
-  if (chunk_.residual.empty()) return;
+void AgreedBlocks::tell(std::uint32_t number, std::span<const std::byte> sent) const {
+  if (chunk_.keeper == nullptr) return;
   if (!counted_) return keep_everything(chunk_, first(number), size(number));
-  Memory memory;
-  const auto input = input_tile(chunk_, first(number), size(number), memory);
-  const auto rest = chunk_.residual.subspan(first(number), size(number));
-  if (is_finite(number)) {
-    blockfloat::residual(input, sent, block_scale(agreed_[number], chunk_.piece.workers).down,
-                         rest);
-  } else {
-    floats::residual(floats::Format::f32, input, sent, 1.0f, rest);
-  }
+  if (!is_finite(number)) return tell_all_sent(chunk_, first(number), size(number));
+  const double down = block_scale(agreed_[number], chunk_.piece.workers).down;
+  tell_sent(chunk_, first(number), size(number), [&](std::uint32_t at, std::span<double> values) {
+    blockfloat::values(sent.subspan(std::size_t{4} * at), down, values);
+  });
 }
 
 void AgreedBlocks::decode(std::uint32_t number, std::span<const std::byte> sums) const {

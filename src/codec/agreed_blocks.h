@@ -56,9 +56,8 @@ class AgreedBlocks {
 
   // What this worker sends of a block, 4 bytes a coordinate; zeros where it is not counted.
   void encode(std::uint32_t number, std::span<std::byte> to) const;
-  // What was not counted of what it sent stays with it. Before the mean is written, which may be
-  // the gradient's own memory.
-  void keep_rest(std::uint32_t number, std::span<const std::byte> sent) const;
+  // Tells the keeper that this was sent. Before the mean is written.
+  void tell(std::uint32_t number, std::span<const std::byte> sent) const;
   // The mean of a block, from the sums of what was sent.
   void decode(std::uint32_t number, std::span<const std::byte> sums) const;
 

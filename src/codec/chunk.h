@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "codec/keeper.h"
 #include "round/round.h"
 
 namespace sluice {
@@ -28,27 +29,29 @@ struct Piece {
   std::uint32_t workers = 1;
 };
 
-// This step's choice of the policy, agreed by all ranks; 0: the codec's own option.
-struct Tuning {
-  float bits = 0;
-  float ratio = 0;
-  float rate = 0;
-};
-
 struct Chunk {
   Piece piece;
   std::uint64_t step = 0;
   std::uint64_t key = 0;  // chunk_key(job seed, step, tensor id)
-  Tuning tuning = {};
   Place place = {};
+  // The codec's input, unless there is a residual: then the input is gradient + residual, and the
+  // codec keeps the residual itself (the fused pass, which Traits::fuses_feedback offers).
   std::span<const float> gradient;
-  std::span<float> mean;             // may be the very same memory as the gradient
-  std::span<float> residual;         // empty: no feedback
+  std::span<float> mean;             // may be the very same memory as given()
+  std::span<float> residual;         // empty: no fused pass
+  Keeper* keeper = nullptr;          // is told what was sent; null: nobody asks
+  std::span<const float> original;   // the step's gradient, if feedback made the input of it
   std::span<std::byte> state;        // the tensor's codec state, zero when new
   std::span<const std::byte> model;  // the model's codec state: read it …
   std::span<std::uint64_t> tally;    // … and add counts to this: agreed ones for end_step, or for
                                      // people (Info::counts)
   Workers only = {};                 // the outer exchange's set, for inner exchanges
+
+  [[nodiscard]] bool has_feedback() const { return keeper != nullptr || !residual.empty(); }
+  // What this step brought, without what feedback added.
+  [[nodiscard]] std::span<const float> given() const {
+    return original.empty() ? gradient : original;
+  }
 };
 
 }  // namespace sluice

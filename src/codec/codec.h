@@ -24,6 +24,7 @@ struct Traits {
   bool quorum = false;       // right with any set of contributors per part
   bool elementwise = false;  // a coordinate's mean depends on that coordinate alone
   bool rounds_sums = false;  // sums come down rounded, and no worker's residual has what that loses
+  bool fuses_feedback = false;  // keeps a residual of plain error feedback itself, the same bits
   Contraction contraction = Contraction::never;
   double omega = 0;  // E‖C(x) − x‖² ≤ ω‖x‖², 0 if no such bound is known
   // |mean − true mean| is at most this times the largest |input| of the chunk on any worker, for

@@ -24,7 +24,8 @@ class Exchange {
   // What to do next. Answers are those of the step before, in order (none at the first call and
   // after wait), and are untrusted: bad bytes give Code::malformed. A round of zero lanes is
   // answered too, by nothing. Until done nothing of the caller's is written, so an error at any
-  // time loses nothing; done has also added to the residual: gradient − what was counted of mine.
+  // time loses nothing; done has also told the keeper, or kept in the residual, what was counted of
+  // mine.
   // Parts die with the call, spans of the step live until the next one. Never allocates.
   virtual Result<Step> next(std::span<const Answer> answers) = 0;
 

@@ -1,6 +1,8 @@
-// What a codec encodes: the gradient plus what feedback kept, tile by tile.
+// What a codec encodes, tile by tile, and how it says what it sent.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -24,13 +26,35 @@ inline std::span<const float> input_tile(const Chunk& chunk, std::uint32_t first
   return memory.first(count);
 }
 
-// The residual of a worker that was not counted: all of the input, but never Inf or NaN.
+// Of a worker that was not counted: all of the input is kept, but never Inf or NaN.
 inline void keep_everything(const Chunk& chunk, std::uint32_t first, std::uint32_t count) {
+  if (chunk.keeper != nullptr) return chunk.keeper->held(first, count);
   if (chunk.residual.empty()) return;
   for (std::uint32_t i = first; i < first + count; ++i) {
     const float input = chunk.gradient[i] + chunk.residual[i];
     if (std::isfinite(input)) chunk.residual[i] = input;
   }
+}
+
+// Tells the keeper what was sent of these coordinates, tile by tile: fill(at, values) writes those
+// from coordinate first + at on.
+template <class Fill>
+void tell_sent(const Chunk& chunk, std::uint32_t first, std::uint32_t count, Fill fill) {
+  std::array<double, kInputTile> memory;
+  for (std::uint32_t at = 0; at < count; at += kInputTile) {
+    const auto values = std::span(memory).first(std::min(kInputTile, count - at));
+    fill(at, values);
+    chunk.keeper->sent(first + at, values);
+  }
+}
+
+// Of a worker whose input was sent as it is, and counted.
+inline void tell_all_sent(const Chunk& chunk, std::uint32_t first, std::uint32_t count) {
+  if (chunk.keeper == nullptr) return;
+  tell_sent(chunk, first, count, [&](std::uint32_t at, std::span<double> values) {
+    const auto input = chunk.gradient.subspan(first + at, values.size());
+    std::copy(input.begin(), input.end(), values.begin());
+  });
 }
 
 }  // namespace sluice

@@ -1,20 +1,15 @@
 #include "feedback/feedback.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <string>
 
 namespace sluice {
 
-Checked<FeedbackKind> parse_feedback(std::string_view name) {
-  std::string accepted;
-  for (const FeedbackInfo& info : kFeedbacks) {
-    if (info.name == name) return info.kind;
-    accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", info.name);
+Memories part_of(const Memories& memories, std::size_t first, std::size_t count) {
+  Memories part;
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    if (!memories[i].empty()) part[i] = memories[i].subspan(first, count);
   }
-  return Problem{Code::invalid_argument,
-                 fmt::format("unknown feedback '{}'; accepted: {}", name, accepted)};
+  return part;
 }
 
 void keep_lost(std::span<const float> mean, std::span<const float> delivered,
@@ -23,10 +18,6 @@ void keep_lost(std::span<const float> mean, std::span<const float> delivered,
     const float rest = residual[i] + (mean[i] - delivered[i]);
     residual[i] = std::isfinite(rest) ? rest : residual[i];
   }
-}
-
-void Feedback::add(const Tensor& tensor) {
-  residuals_.emplace_back(kind_ == FeedbackKind::none ? 0 : tensor.count());
 }
 
 }  // namespace sluice

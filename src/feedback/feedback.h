@@ -1,58 +1,57 @@
-// Feedback: a worker's memory of what compression lost, added to its next gradient.
+// Feedback: what a worker remembers of a tensor between steps, and how it makes the codec's input
+// of that and the gradient. A kind is arithmetic without state; the memories are the caller's.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/result.h"
-#include "codec/codec.h"
+#include "codec/info.h"
 
 namespace sluice {
 
-enum class FeedbackKind : std::uint8_t { none, ef };
+inline constexpr std::size_t kMemoriesMax = 2;  // of one kind
 
+// One float per coordinate each; those that the kind does not have are empty.
+using Memories = std::array<std::span<float>, kMemoriesMax>;
+
+// Those of coordinates [first, first + count).
+Memories part_of(const Memories& memories, std::size_t first, std::size_t count);
+
+class Feedback {
+ public:
+  virtual ~Feedback() = default;
+  // The codec's input. The memories stay as they are.
+  virtual void before(std::span<const float> gradient, const Memories& memories,
+                      std::span<float> input) const = 0;
+  // Of the input this was sent and counted; empty: nothing was. The memories keep what they keep;
+  // those of a coordinate stay as they were where anything new is not finite.
+  virtual void after(std::span<const float> gradient, std::span<const float> input,
+                     std::span<const double> sent, const Memories& memories) const = 0;
+};
+
+// A kind's row in the catalogue (catalog/feedbacks.h).
 struct FeedbackInfo {
-  FeedbackKind kind = FeedbackKind::none;
+  std::uint32_t id = 0;  // in saved state; never reused
   std::string_view name;
   std::string_view summary;
+  std::span<const OptionInfo> options = {};
+  // Names of its memories. The first is the residual: what was given and not yet sent.
+  std::span<const std::string_view> memories = {};
+  bool plain = false;  // a codec's fused pass (Traits::fuses_feedback) may stand for it
+  std::unique_ptr<Feedback> (*make)(const OptionValues& options) = nullptr;  // null: no feedback
 };
 
-inline constexpr std::array kFeedbacks{
-    FeedbackInfo{FeedbackKind::none, "none", "what a step loses is lost"},
-    FeedbackInfo{FeedbackKind::ef, "ef", "error feedback: what a step loses is sent with the next"},
-};
-
-Checked<FeedbackKind> parse_feedback(std::string_view name);
+inline constexpr FeedbackInfo kNoFeedback{
+    .id = 0, .name = "none", .summary = "what a step loses is lost"};
 
 // Adds mean − delivered to a residual, but never Inf or NaN: what rounding the mean for the user
 // took off. Every worker adds all of it, because it is a part of the mean of all.
 void keep_lost(std::span<const float> mean, std::span<const float> delivered,
                std::span<float> residual);
-
-// The residuals of one worker, one per tensor.
-class Feedback {
- public:
-  explicit Feedback(FeedbackKind kind) : kind_(kind) {}
-  // The next tensor; its residual is zero.
-  void add(const Tensor& tensor);
-  // Forgets the residuals from this one on.
-  void cut(std::size_t count) {
-    if (residuals_.size() > count) residuals_.resize(count);
-  }
-  // Empty for a kind without memory.
-  [[nodiscard]] std::span<float> residual(std::size_t tensor) { return residuals_[tensor]; }
-  [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
-    return residuals_[tensor];
-  }
-
- private:
-  FeedbackKind kind_;
-  std::vector<AlignedVector<float>> residuals_;
-};
 
 }  // namespace sluice

@@ -3,64 +3,128 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <set>
-#include <string>
 #include <vector>
+
+#include "base/aligned_buffer.h"
+#include "feedback/ef.h"
+#include "feedback/keeping.h"
 
 namespace sluice {
 namespace {
 
-TEST(Feedback, EveryNameParsesToItsKind) {
-  std::set<std::string_view> names;
-  for (const FeedbackInfo& info : kFeedbacks) {
-    const auto kind = parse_feedback(info.name);
-    ASSERT_TRUE(kind.has_value()) << info.name;
-    EXPECT_EQ(*kind, info.kind);
-    EXPECT_FALSE(info.summary.empty());
-    names.insert(info.name);
-  }
-  EXPECT_EQ(names.size(), kFeedbacks.size());
-}
+using Floats = std::vector<float>;
 
-TEST(Feedback, AnUnknownNameIsNamedWithWhatIsAccepted) {
-  for (const std::string name : {"", "EF", "ef ", "residual", "none,ef"}) {
-    const auto kind = parse_feedback(name);
-    ASSERT_FALSE(kind.has_value()) << name;
-    EXPECT_EQ(kind.error().code, Code::invalid_argument);
-    EXPECT_NE(kind.error().message.find("'" + name + "'"), std::string::npos);
-    EXPECT_NE(kind.error().message.find("accepted: none, ef"), std::string::npos);
-  }
-}
-
-TEST(Feedback, ResidualsHaveTheirTensorsSizeAndStartAtZero) {
-  const std::vector<Tensor> tensors{{1, 3, 4}, {2, 0, 7}, {3, 1, 1}};
-  Feedback feedback(FeedbackKind::ef);
-  for (const Tensor& tensor : tensors) feedback.add(tensor);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    ASSERT_EQ(feedback.residual(i).size(), tensors[i].count());
-    for (const float value : feedback.residual(i)) EXPECT_EQ(value, 0.0f);
-  }
-  feedback.residual(0)[11] = 5;
-  const Feedback& same = feedback;
-  EXPECT_EQ(same.residual(0)[11], 5.0f);
-  EXPECT_EQ(same.residual(2)[0], 0.0f);
-}
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMax = std::numeric_limits<float>::max();
 
 TEST(Feedback, WhatAMeanLostIsAddedUnlessItIsNotFinite) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  const std::vector<float> mean{1.25f, -3, 1e6f, kInf, std::numeric_limits<float>::quiet_NaN(), 5};
-  const std::vector<float> delivered{1, -3.5f, kInf, kInf, 0, 4};
-  std::vector<float> residual{0.5f, 1, 2, 3, 4, std::numeric_limits<float>::max()};
+  const Floats mean{1.25f, -3, 1e6f, kInf, kNan, 5};
+  const Floats delivered{1, -3.5f, kInf, kInf, 0, 4};
+  Floats residual{0.5f, 1, 2, 3, 4, kMax};
   keep_lost(mean, delivered, residual);
-  EXPECT_EQ(residual,
-            (std::vector<float>{0.75f, 1.5f, 2, 3, 4, std::numeric_limits<float>::max()}));
+  EXPECT_EQ(residual, (Floats{0.75f, 1.5f, 2, 3, 4, kMax}));
 }
 
-TEST(Feedback, AKindWithoutMemoryHasNone) {
-  const std::vector<Tensor> tensors{{1, 3, 4}, {2, 5, 7}};
-  Feedback feedback(FeedbackKind::none);
-  for (const Tensor& tensor : tensors) feedback.add(tensor);
-  for (std::size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(feedback.residual(i).empty());
+TEST(Feedback, APartOfMemoriesIsThatOfEachThatThereIs) {
+  Floats residual(10);
+  const Memories part = part_of({residual, {}}, 3, 4);
+  EXPECT_EQ(part[0].data(), residual.data() + 3);
+  EXPECT_EQ(part[0].size(), 4u);
+  EXPECT_TRUE(part[1].empty());
+}
+
+TEST(ErrorFeedback, TheInputIsGradientAndResidual) {
+  Floats residual{10, -2, kMax};
+  Floats input(3);
+  ef::make({})->before(Floats{1, 2, kMax}, {residual}, input);
+  EXPECT_EQ(input, (Floats{11, 0, kInf}));
+  EXPECT_EQ(residual, (Floats{10, -2, kMax}));
+}
+
+TEST(ErrorFeedback, WhatWasNotSentStaysRoundedOnce) {
+  const Floats input{1, 3, -2, 1};
+  Floats residual{9, 9, 9, 9};
+  const std::vector<double> sent{1, 2.5, 0, 0x1p-60};
+  ef::make({})->after({}, input, sent, {residual});
+  EXPECT_EQ(residual, (Floats{0, 0.5f, -2, 1}));
+  ef::make({})->after({}, input, {}, {residual});
+  EXPECT_EQ(residual, input);
+}
+
+TEST(ErrorFeedback, WhatIsNotFiniteIsNotKept) {
+  const Floats input{kInf, kNan, kMax, 1, -kInf};
+  Floats residual{1, 2, 3, 4, 5};
+  ef::make({})->after({}, input, std::vector<double>{0, 0, -double{kMax}, kInf, -kInf}, {residual});
+  EXPECT_EQ(residual, (Floats{1, 2, 3, 4, 5}));
+  ef::make({})->after({}, input, {}, {residual});
+  EXPECT_EQ(residual, (Floats{1, 2, kMax, 1, 5}));
+}
+
+// A chunk of five coordinates with error feedback.
+class KeepingTest : public ::testing::Test {
+ protected:
+  KeepingTest() {
+    chunk_.piece.count = 5;
+    chunk_.gradient = gradient_;
+  }
+  Chunk seen(const Kept& kept, bool fuses) {
+    Arena measuring;
+    Chunk bare;
+    bare.piece = chunk_.piece;
+    static_cast<void>(with_feedback(bare, kept, fuses, measuring));
+    host_ = AlignedBuffer(measuring.host_used());
+    place_ = AlignedBuffer(measuring.place_used());
+    Arena arena(host_.bytes(), place_.bytes());
+    const Chunk seen = with_feedback(chunk_, kept, fuses, arena);
+    EXPECT_EQ(arena.host_used(), measuring.host_used());
+    EXPECT_EQ(arena.place_used(), measuring.place_used());
+    return seen;
+  }
+
+  std::unique_ptr<Feedback> kind_ = ef::make({});
+  Floats gradient_{1, 2, 3, 4, 5};
+  Floats residual_{10, 20, 30, 40, 50};
+  Chunk chunk_;
+  AlignedBuffer host_;
+  AlignedBuffer place_;
+};
+
+TEST_F(KeepingTest, WithoutAKindTheChunkIsAsItWas) {
+  const Chunk chunk = seen({}, true);
+  EXPECT_EQ(chunk.gradient.data(), gradient_.data());
+  EXPECT_EQ(chunk.given().data(), gradient_.data());
+  EXPECT_FALSE(chunk.has_feedback());
+  EXPECT_EQ(host_.bytes().size() + place_.bytes().size(), 0u);
+}
+
+TEST_F(KeepingTest, ACodecThatFusesGetsThePlainResidualAndNothingElse) {
+  const Chunk chunk = seen({kind_.get(), true, {residual_}}, true);
+  EXPECT_EQ(chunk.gradient.data(), gradient_.data());
+  EXPECT_EQ(chunk.residual.data(), residual_.data());
+  EXPECT_EQ(chunk.keeper, nullptr);
+  EXPECT_TRUE(chunk.has_feedback());
+  EXPECT_EQ(host_.bytes().size() + place_.bytes().size(), 0u);
+}
+
+TEST_F(KeepingTest, OtherwiseTheInputIsMadeAndTheKeeperKeeps) {
+  for (const bool fuses : {false, true}) {
+    const Floats before = residual_;
+    const Chunk chunk = seen({kind_.get(), !fuses, {residual_}}, fuses);
+    EXPECT_TRUE(chunk.residual.empty());
+    EXPECT_EQ(chunk.given().data(), gradient_.data());
+    EXPECT_EQ(residual_, before);
+    ASSERT_NE(chunk.keeper, nullptr);
+    ASSERT_EQ(chunk.gradient.size(), 5u);
+    const Floats input(chunk.gradient.begin(), chunk.gradient.end());
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(input[i], gradient_[i] + before[i]);
+    chunk.keeper->sent(1, std::vector<double>{2, 3});
+    EXPECT_EQ(residual_, (Floats{before[0], input[1] - 2, input[2] - 3, before[3], before[4]}));
+    chunk.keeper->held(3, 2);
+    EXPECT_EQ(residual_, (Floats{before[0], input[1] - 2, input[2] - 3, input[3], input[4]}));
+    chunk.keeper->sent(0, {});  // of no coordinates
+    EXPECT_EQ(residual_[0], before[0]);
+  }
 }
 
 }  // namespace

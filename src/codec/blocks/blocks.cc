@@ -132,7 +132,7 @@ class BlocksExchange final : public Exchange {
         continue;
       } else {
         const std::size_t size = std::size_t{4} * blocks_.size(b);
-        blocks_.keep_rest(b, odd_up.first(size));
+        blocks_.tell(b, odd_up.first(size));
         blocks_.decode(b, odd_down.first(size));
         odd_up = odd_up.subspan(size);
         odd_down = odd_down.subspan(size);
@@ -141,15 +141,15 @@ class BlocksExchange final : public Exchange {
     }
   }
 
-  // What was sent is made once more, where there is feedback: that costs less than finding it.
+  // What was sent is made once more, where a keeper asks: that costs less than finding it.
   void decode_block(std::uint32_t b, const Block& block) {
     Integers memory;
     const auto integers = std::span(memory).first(std::size_t{4} * block_);
-    if (has_own(b) && !chunk().residual.empty()) {
+    if (has_own(b) && chunk().keeper != nullptr) {
       blocks_.encode(b, integers);
-      blocks_.keep_rest(b, integers);
+      blocks_.tell(b, integers);
     } else {
-      keep_zeros(blocks_.first(b), blocks_.size(b));
+      tell_zeros(blocks_.first(b), blocks_.size(b));
     }
     if (block.form == BlockForm::dense) return blocks_.decode(b, block.body);
     std::fill(integers.begin(), integers.end(), std::byte{0});
@@ -163,18 +163,16 @@ class BlocksExchange final : public Exchange {
     while (end < blocks_.count() && blocks_.exponent(end) == 0) ++end;
     const std::uint32_t first = blocks_.first(b);
     const std::uint32_t count = std::min(chunk().piece.count, blocks_.first(end)) - first;
-    keep_zeros(first, count);
+    tell_zeros(first, count);
     const auto mean = chunk().mean.subspan(first, count);
     std::fill(mean.begin(), mean.end(), 0.0f);
     return end;
   }
 
-  // The residual of coordinates of which this worker sent nothing: all zero, or not counted.
-  void keep_zeros(std::uint32_t first, std::uint32_t count) {
+  // Of coordinates of which this worker sent nothing: all zero, or not counted.
+  void tell_zeros(std::uint32_t first, std::uint32_t count) {
     if (!blocks_.counted()) return keep_everything(chunk(), first, count);
-    if (chunk().residual.empty()) return;
-    const auto rest = chunk().residual.subspan(first, count);
-    std::fill(rest.begin(), rest.end(), 0.0f);
+    tell_all_sent(chunk(), first, count);
   }
 
   [[nodiscard]] const Chunk& chunk() const { return blocks_.chunk(); }

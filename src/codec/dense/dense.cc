@@ -30,6 +30,7 @@ class DenseExchange final : public Exchange {
     round_.up = up_;
     round_.down = arena.place<std::byte>(down_size_max(round_.what, chunk.piece.workers));
     round_.only = chunk.only;
+    round_.anywhere = true;
   }
 
   Result<Step> next(std::span<const Answer> answers) override {
@@ -43,36 +44,29 @@ class DenseExchange final : public Exchange {
  private:
   Result<Step> encode() {
     asked_ = true;
-    std::array<float, kInputTile> memory;
-    each_tile(0, chunk_.piece.count, [&](std::uint32_t first, std::uint32_t count) {
-      floats::encode(format_, input_tile(chunk_, first, count, memory), scale_,
-                     wire(up_, first, count));
-    });
+    floats::encode(format_, chunk_.gradient, scale_, up_);
     return ask({&round_, 1});
   }
 
-  // The residual first: the mean may be the gradient's own memory.
+  // The keeper first: the mean may be the gradient's own memory.
   void decode(std::span<const std::byte> down, const Part& part) {
-    const bool counted = part.from.has(chunk_.piece.rank);
-    const auto divisor = static_cast<float>(part.from.count());
-    std::array<float, kInputTile> memory;
-    each_tile(part.first, part.count, [&](std::uint32_t first, std::uint32_t count) {
-      if (!chunk_.residual.empty() && counted) {
-        floats::residual(format_, input_tile(chunk_, first, count, memory), wire(up_, first, count),
-                         scale_, chunk_.residual.subspan(first, count));
-      } else {
-        keep_everything(chunk_, first, count);
-      }
-      floats::decode_mean(format_, wire(down, first, count), 1.0f / scale_, divisor,
-                          chunk_.mean.subspan(first, count));
-    });
+    if (chunk_.keeper != nullptr) tell(part);
+    floats::decode_mean(format_, wire(down, part.first, part.count), 1.0f / scale_,
+                        static_cast<float>(part.from.count()),
+                        chunk_.mean.subspan(part.first, part.count));
   }
 
-  template <class Each>
-  static void each_tile(std::uint32_t first, std::uint32_t count, Each each) {
-    for (std::uint32_t at = first; at < first + count; at += kInputTile) {
-      each(at, std::min(kInputTile, first + count - at));
-    }
+  void tell(const Part& part) {
+    if (!part.from.has(chunk_.piece.rank)) return keep_everything(chunk_, part.first, part.count);
+    if (format_ == floats::Format::f32) return tell_all_sent(chunk_, part.first, part.count);
+    std::array<float, kInputTile> memory;
+    tell_sent(chunk_, part.first, part.count, [&](std::uint32_t at, std::span<double> values) {
+      const auto count = static_cast<std::uint32_t>(values.size());
+      const auto floats = std::span(memory).first(count);
+      floats::decode(format_, wire(std::span<const std::byte>(up_), part.first + at, count),
+                     floats);
+      for (std::uint32_t i = 0; i < count; ++i) values[i] = floats[i] / scale_;
+    });
   }
 
   template <class Byte>

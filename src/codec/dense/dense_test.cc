@@ -267,8 +267,7 @@ TEST(Dense, TheMeanMayBeTheGradientsOwnMemory) {
     run(apart);
     Worker worker(*codec, 0, 1, gradient, {0, 0, 0});
     worker.chunk.mean = worker.gradient;
-    Arena arena(worker.host.bytes(), worker.place.bytes());
-    worker.exchange = codec->begin(worker.chunk, arena);
+    worker.restart(*codec);
     const Round round = worker.ask();
     const WorkerSet me = WorkerSet::all(1);
     const std::vector<Part> parts{{0, 3, me.view()}};
@@ -285,8 +284,7 @@ TEST(Dense, TheOuterExchangesSetGoesIntoTheRound) {
   WorkerSet some(3);
   some.insert(1);
   worker.chunk.only = some.view();
-  Arena arena(worker.host.bytes(), worker.place.bytes());
-  worker.exchange = codec->begin(worker.chunk, arena);
+  worker.restart(*codec);
   EXPECT_TRUE(worker.ask().only == some.view());
 }
 

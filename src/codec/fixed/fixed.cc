@@ -69,7 +69,7 @@ class FixedExchange final : public Exchange {
   void decode(std::span<const Answer> answers) {
     const std::size_t border = std::size_t{4} * finite_count_;
     each_value([&](std::uint32_t b, std::size_t wire) {
-      blocks_.keep_rest(b, up_.subspan(wire));
+      blocks_.tell(b, up_.subspan(wire));
       blocks_.decode(b, blocks_.is_finite(b) ? answers[0].down.subspan(wire)
                                              : answers[1].down.subspan(wire - border));
     });

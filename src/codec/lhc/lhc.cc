@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/bytes.h"
 #include "codec/input.h"
@@ -12,8 +11,6 @@
 
 namespace sluice::lhc {
 namespace {
-
-static_assert(kInputTile == kBlock, "a block is read as one tile");
 
 // Two steps: who has which coordinates, by one max round of bits, then the sketch of the values.
 class LhcExchange final : public Exchange {
@@ -41,7 +38,7 @@ class LhcExchange final : public Exchange {
       case At::index: return ask_sketch(answers[0]);
       case At::sketch: break;
     }
-    keep_rest();
+    tell();
     decode(answers[0].down);
     return done();
   }
@@ -102,12 +99,9 @@ class LhcExchange final : public Exchange {
 
   // All of a counted worker's input went up. Before the mean is written, which may be the
   // gradient's own memory.
-  void keep_rest() {
-    if (chunk_.residual.empty()) return;
+  void tell() {
     if (!counted_) return keep_everything(chunk_, 0, chunk_.piece.count);
-    for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
-      if (std::isfinite(chunk_.gradient[i] + chunk_.residual[i])) chunk_.residual[i] = 0;
-    }
+    tell_all_sent(chunk_, 0, chunk_.piece.count);
   }
 
   void decode(std::span<const std::byte> down) {
@@ -124,10 +118,8 @@ class LhcExchange final : public Exchange {
 
   template <class Each>
   void each_block(Each each) const {
-    std::array<float, kBlock> memory;
     for (std::uint32_t first = 0; first < chunk_.piece.count; first += kBlock) {
-      const std::uint32_t count = std::min(kBlock, chunk_.piece.count - first);
-      each(first, input_tile(chunk_, first, count, memory));
+      each(first, chunk_.gradient.subspan(first, std::min(kBlock, chunk_.piece.count - first)));
     }
   }
 

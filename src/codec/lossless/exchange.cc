@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "codec/input.h"
 
 namespace sluice::lossless {
 namespace {
@@ -260,7 +261,7 @@ Result<Step> LosslessExchange::ask_lists() {
 }
 
 Result<Step> LosslessExchange::finish() {
-  keep_rest();
+  tell();
   if (is_empty_) {
     count(Count::chunks_empty, 1);
     std::fill(chunk_.mean.begin(), chunk_.mean.end(), 0.0f);
@@ -275,12 +276,9 @@ Result<Step> LosslessExchange::finish() {
 
 // All of the input was counted, or nothing. Before the mean is written, which may be the gradient's
 // own memory.
-void LosslessExchange::keep_rest() {
-  if (chunk_.residual.empty()) return;
+void LosslessExchange::tell() {
   if (!counted_) return keep_everything(chunk_, 0, chunk_.piece.count);
-  for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
-    if (std::isfinite(chunk_.gradient[i] + chunk_.residual[i])) chunk_.residual[i] = 0;
-  }
+  tell_all_sent(chunk_, 0, chunk_.piece.count);
 }
 
 void LosslessExchange::remember() {

@@ -69,7 +69,7 @@ class LosslessExchange final : public Exchange {
   Result<Step> ask_lists();
   Result<Step> finish();
 
-  void keep_rest();
+  void tell();
   void remember();
   void count_in(Workers counted);
   [[nodiscard]] bool sketch_pays() const;

@@ -153,12 +153,7 @@ class Crew {
   }
   // Memory for the tensor's shape, of which the worker knew nothing.
   void resize(support::Worker& worker) const {
-    Arena measuring;
-    Chunk chunk;
-    chunk.piece = worker.chunk.piece;
-    codec_.codec->begin(chunk, measuring);
-    worker.host = AlignedBuffer(measuring.host_used());
-    worker.place = AlignedBuffer(measuring.place_used());
+    worker.measure(*codec_.codec);
     std::ranges::fill(worker.place.bytes(), found);
   }
 

@@ -60,7 +60,7 @@ class Play {
   std::string run() {
     support::SparseJobOptions options{.workers = workers_,
                                       .chunk_count = chunk_count_,
-                                      .feedback = FeedbackKind::ef,
+                                      .feedback = "ef",
                                       .in_place = dice_.below(2) == 0};
     if (has_loss_) options.lost = [this](const Arrival& arrival) { return is_lost(arrival); };
     SparseJob job(spec_, tensor_, options);

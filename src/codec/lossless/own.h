@@ -1,13 +1,12 @@
 // What this worker has of a chunk: marks of its values and the values themselves, side by side.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
 #include "base/bytes.h"
 #include "codec/arena.h"
-#include "codec/input.h"
+#include "codec/chunk.h"
 #include "kernels/bitmaps/bitmaps.h"
 #include "kernels/nonzero/nonzero.h"
 
@@ -21,15 +20,7 @@ class Own {
 
   // Reads the chunk, once.
   void find(const Chunk& chunk, nonzero::Zero zero) {
-    std::array<float, kInputTile> memory;
-    count_ = 0;
-    for (std::uint32_t first = 0; first < chunk.piece.count; first += kInputTile) {
-      const std::uint32_t size = std::min(kInputTile, chunk.piece.count - first);
-      const auto input = input_tile(chunk, first, size, memory);
-      count_ += static_cast<std::uint32_t>(
-          nonzero::compact(input, zero, marks_.subspan(first / 64, bitmaps::words_for(size)),
-                           values_.subspan(count_)));
-    }
+    count_ = static_cast<std::uint32_t>(nonzero::compact(chunk.gradient, zero, marks_, values_));
   }
   // Of a worker that is not counted.
   void forget() {

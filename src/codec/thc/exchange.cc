@@ -150,6 +150,7 @@ void ThcExchange::ask_rounds() {
   rounds_[0] = {codes, up_.first(up), down_.first(down), only_};
   rounds_[1] = {floats, floats_up_, down_.subspan(round_up(down, kAlignment), up_size(floats)),
                 only_};
+  for (Round& round : rounds_) round.anywhere = true;
   rounds_used_ = odd == 0 ? 1 : 2;
 }
 
@@ -210,8 +211,8 @@ void ThcExchange::decode(const Answer& floats) {
   const std::uint32_t m = contributors_;
   const auto centre = static_cast<std::int32_t>(m * settings_.g);
   // Means are read by nobody soon, unless they take the place of what was.
-  const auto stores = chunk_.mean.data() == chunk_.gradient.data() ? hadamard::Stores::through
-                                                                   : hadamard::Stores::around;
+  const auto stores = chunk_.mean.data() == chunk_.given().data() ? hadamard::Stores::through
+                                                                  : hadamard::Stores::around;
   std::array<hadamard::SumRow, kBatch> batch;
   std::size_t waiting = 0;
   const auto flush = [&] {
@@ -251,14 +252,12 @@ void ThcExchange::decode_other(const Job& job, const Answer& floats) {
 
 // Before the mean is written, which may be the gradient's own memory.
 void ThcExchange::keep_rest(const Job& job) {
-  if (chunk_.residual.empty()) return;
+  if (!chunk_.has_feedback()) return;
   const std::uint32_t first = job.block.first;
   const std::uint32_t count = job.block.count;
   if (!counted_) return keep_everything(chunk_, first, count);
-  const auto rest = chunk_.residual.subspan(first, count);
-  if (job.scale.kind == Kind::constant) return std::fill(rest.begin(), rest.end(), 0.0f);
-  const bool is_block = is_rotated() && job.scale.kind == Kind::coded;
-  if (is_block) {
+  if (job.scale.kind != Kind::coded) return keep_of_exact(job);
+  if (is_rotated()) {
     each_tile(count, [&](std::uint32_t at, std::uint32_t tile) {
       decode_own(job, at, work_.subspan(std::size_t{first} + at, tile));
     });
@@ -266,19 +265,41 @@ void ThcExchange::keep_rest(const Job& job) {
   }
   each_tile(count, [&](std::uint32_t at, std::uint32_t tile) {
     std::array<float, kTile> memory;
-    std::array<float, kTile> own;
-    std::span<const std::byte> sent;
-    if (job.scale.kind == Kind::odd) {
-      sent = floats_up_.subspan(4 * (std::size_t{job.lane} + at), std::size_t{4} * tile);
-    } else if (is_block) {
-      sent = std::as_bytes(work_.subspan(std::size_t{first} + at, tile));
+    auto sent = std::span(memory).first(tile);
+    if (is_rotated()) {
+      sent = work_.subspan(std::size_t{first} + at, tile);
     } else {
-      decode_own(job, at, std::span(own).first(tile));
-      sent = std::as_bytes(std::span(own).first(tile));
+      decode_own(job, at, sent);
     }
-    floats::residual(floats::Format::f32, input_tile(chunk_, first + at, tile, memory), sent, 1.0f,
+    keep_tile(first + at, sent);
+  });
+}
+
+// What travelled as it was: float32, or a value that all workers have.
+void ThcExchange::keep_of_exact(const Job& job) {
+  tell_all_sent(chunk_, job.block.first, job.block.count);
+  if (chunk_.residual.empty()) return;
+  const auto rest = chunk_.residual.subspan(job.block.first, job.block.count);
+  if (job.scale.kind == Kind::constant) return std::fill(rest.begin(), rest.end(), 0.0f);
+  each_tile(job.block.count, [&](std::uint32_t at, std::uint32_t tile) {
+    std::array<float, kTile> memory;
+    const auto input = input_tile(chunk_, job.block.first + at, tile, memory);
+    floats::residual(floats::Format::f32, input, std::as_bytes(input), 1.0f,
                      rest.subspan(at, tile));
   });
+}
+
+// These values were sent from coordinate `first` on.
+void ThcExchange::keep_tile(std::uint32_t first, std::span<const float> sent) {
+  const auto count = static_cast<std::uint32_t>(sent.size());
+  if (chunk_.keeper != nullptr) {
+    return tell_sent(chunk_, first, count, [&](std::uint32_t at, std::span<double> values) {
+      std::copy_n(sent.begin() + at, values.size(), values.begin());
+    });
+  }
+  std::array<float, kTile> memory;
+  floats::residual(floats::Format::f32, input_tile(chunk_, first, count, memory),
+                   std::as_bytes(sent), 1.0f, chunk_.residual.subspan(first, count));
 }
 
 // What my codes stand for, from coordinate `at` of the block on, not rotated back.

@@ -47,6 +47,8 @@ class ThcExchange final : public Exchange {
   void decode(const Answer& floats);
   void decode_other(const Job& job, const Answer& floats);
   void keep_rest(const Job& job);
+  void keep_of_exact(const Job& job);
+  void keep_tile(std::uint32_t first, std::span<const float> sent);
   void decode_own(const Job& job, std::uint32_t at, std::span<float> into) const;
 
   void fill_signs();

@@ -32,6 +32,7 @@ class ThcCodec final : public Codec {
     return {.homomorphic = true,
             .quorum = true,
             .rounds_sums = settings_.down == Down::round,
+            .fuses_feedback = true,
             .contraction = takes_off() ? Contraction::typical : Contraction::never};
   }
   [[nodiscard]] Plan plan(const Tensor& tensor, std::uint32_t workers) const override {

@@ -16,10 +16,6 @@ Allotting::Allotting(const Chunk& chunk, const Layout& layout, const Settings& s
       counts_(arena.host<std::uint64_t>(kCountWords)),
       turn_counts_(arena.host<std::uint64_t>(kCountWords)) {}
 
-double Allotting::bits() const {
-  return chunk_.tuning.bits > 0 ? static_cast<double>(chunk_.tuning.bits) : settings_.bits;
-}
-
 // Names a place of the tensor, whatever the step and the seed: turns must come round.
 std::uint64_t Allotting::hash_at(std::uint32_t first) const {
   constexpr std::uint64_t kTurns = 0x7475726e73;
@@ -38,7 +34,7 @@ void Allotting::by_model(std::span<const Code12> codes, std::span<std::uint8_t> 
   for (std::size_t i = 0; i < kCountWords; ++i) {
     summed[i] = load_le<std::uint64_t>(chunk_.model, 8 * i);
   }
-  const std::uint64_t most = budget(bits(), summed[kCodes], summed[kCodes + 1]);
+  const std::uint64_t most = budget(settings_.bits, summed[kCodes], summed[kCodes + 1]);
   const std::uint64_t live = live_lanes(summed);
   const std::uint64_t turns = settings_.floor ? turns_for(live, most) : 0;
   const Floor floor = turns == 0 ? Floor{} : Floor{summed, turns};
@@ -63,7 +59,7 @@ void Allotting::by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> 
     count_block(counts_, codes[b], layout_[b].size, layout_[b].count);
   }
   sum_from_above(counts_, counts_);
-  const std::uint64_t most = budget(bits(), counts_[kCodes], counts_[kCodes + 1]);
+  const std::uint64_t most = budget(settings_.bits, counts_[kCodes], counts_[kCodes + 1]);
   const auto turns = widths;  // until they are widths
   mark_turns(codes, live_lanes(counts_), most, turns);
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {

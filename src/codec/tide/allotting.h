@@ -27,7 +27,6 @@ class Allotting {
                   std::span<std::uint8_t> turns);
   std::uint64_t mark_class(std::span<const Code12> codes, std::uint64_t most, std::uint64_t number,
                            std::span<std::uint8_t> turns) const;
-  [[nodiscard]] double bits() const;
   [[nodiscard]] std::uint64_t hash_at(std::uint32_t first) const;
 
   const Chunk& chunk_;

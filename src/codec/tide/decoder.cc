@@ -17,7 +17,7 @@ double own_constant(unsigned width) { return 0.5 * (255 - 256 * ((1 << width) - 
 // is much of it, and every block of it, of 16 coordinates at least, is on cache lines.
 bool is_far(const Chunk& chunk) {
   constexpr std::size_t kMuch = 1u << 14;
-  return chunk.mean.data() != chunk.gradient.data() && chunk.mean.size() >= kMuch &&
+  return chunk.mean.data() != chunk.given().data() && chunk.mean.size() >= kMuch &&
          reinterpret_cast<std::uintptr_t>(chunk.mean.data()) % dither::kCacheLine == 0;
 }
 
@@ -47,7 +47,9 @@ void Decoder::exact(const Layout::Block& block, std::span<const std::byte> own,
   const std::size_t size = std::size_t{4} * block.count;
   if (!counted_) {
     keep_everything(chunk_, block.first, block.count);
-  } else if (!chunk_.residual.empty()) {
+  } else if (chunk_.residual.empty()) {
+    tell_all_sent(chunk_, block.first, block.count);
+  } else {
     std::array<float, kBlockMost> memory;
     const auto input = input_tile(chunk_, block.first, block.count, memory);
     floats::residual(floats::Format::f32, input, own.first(size), 1.0f,
@@ -63,11 +65,11 @@ void Decoder::coded(const Layout::Block& block, Form form, std::span<const std::
   if (is_faint(form.code)) return faint(block, form, twice, own);
   const dither::Block place{chunk_.piece.offset + block.first, block.size, form.width};
   const unsigned log2_size = log2_of(block.size);
-  if (!chunk_.residual.empty()) {
+  if (chunk_.has_feedback()) {
     const Unit& unit = own_units_[form.width];
     rests_[waiting_] = {place, decode_affine(form.code, log2_size, unit.step, unit.constant), own,
                         chunk_.gradient.subspan(block.first, block.count),
-                        chunk_.residual.subspan(block.first, block.count)};
+                        rest_of(block.first, block.count)};
   }
   const Unit& unit = units_[form.width];
   means_[waiting_] = {place, decode_affine(form.code, log2_size, unit.step, unit.constant), twice,
@@ -83,20 +85,53 @@ void Decoder::faint(const Layout::Block& block, Form form, std::span<const std::
   std::array<float, kBlockMost> memory;
   if (!counted_) {
     keep_everything(chunk_, block.first, block.count);
-  } else if (!chunk_.residual.empty()) {
+  } else if (chunk_.has_feedback()) {
     std::array<float, kBlockMost> rest{};
     const Unit& unit = own_units_[form.width];
-    const dither::Keeping one{place, decode_affine(code, log2_size, unit.step, unit.constant), own,
-                              amplified_input(chunk_, block, memory),
-                              std::span(rest).first(block.count)};
-    dither::keep(shared_, shift_, {&one, 1});
-    attenuate(one.rest, chunk_.residual.subspan(block.first, block.count));
+    dither::Keeping one{place, decode_affine(code, log2_size, unit.step, unit.constant), own,
+                        amplified_input(chunk_, block, memory), std::span(rest).first(block.count)};
+    if (chunk_.keeper != nullptr) {
+      const auto values = own_values(one, rest);
+      tell_sent(chunk_, block.first, block.count, [&](std::uint32_t at, std::span<double> sent) {
+        const auto input = chunk_.gradient.subspan(block.first + at, sent.size());
+        faint_sent(input, values.subspan(at, sent.size()), sent);
+      });
+    } else {
+      dither::keep(shared_, shift_, {&one, 1});
+      attenuate(one.rest, chunk_.residual.subspan(block.first, block.count));
+    }
   }
   const Unit& unit = units_[form.width];
   const dither::Decoding one{place, decode_affine(code, log2_size, unit.step, unit.constant), twice,
                              std::span(memory).first(block.count)};
   dither::decode(shared_, taken_.dithers(), false, {&one, 1});
   attenuate(one.mean, chunk_.mean.subspan(block.first, block.count));
+}
+
+// The kernel takes values off an input: off −0, which leaves the sign of every zero as it is.
+std::span<const float> Decoder::own_values(dither::Keeping one, std::span<float> memory) const {
+  static constexpr auto kMinusZeros = [] {
+    std::array<float, kBlockMost> zeros;
+    zeros.fill(-0.0f);
+    return zeros;
+  }();
+  const auto own = memory.first(one.values.size());
+  one.values = std::span(kMinusZeros).first(own.size());
+  one.rest = own;
+  std::fill(own.begin(), own.end(), -0.0f);
+  dither::keep(shared_, shift_, {&one, 1});
+  for (float& value : own) value = -value;
+  return own;
+}
+
+void Decoder::tell_coded(const dither::Keeping& one) const {
+  std::array<float, kBlockMost> memory;
+  const auto own = own_values(one, memory);
+  const auto first = static_cast<std::uint32_t>(one.block.element - chunk_.piece.offset);
+  tell_sent(chunk_, first, static_cast<std::uint32_t>(own.size()),
+            [&](std::uint32_t at, std::span<double> sent) {
+              std::copy_n(own.begin() + at, sent.size(), sent.begin());
+            });
 }
 
 void Decoder::flush() {
@@ -108,6 +143,8 @@ void Decoder::flush() {
     }
   } else if (!chunk_.residual.empty()) {
     dither::keep(shared_, shift_, std::span(rests_).first(waiting_));
+  } else if (chunk_.keeper != nullptr) {
+    for (const dither::Keeping& one : std::span(rests_).first(waiting_)) tell_coded(one);
   }
   dither::decode(shared_, taken_.dithers(), past_caches_, std::span(means_).first(waiting_));
   waiting_ = 0;

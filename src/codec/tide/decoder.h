@@ -41,6 +41,13 @@ class Decoder {
   void faint(const Layout::Block& block, Form form, std::span<const std::int32_t> twice,
              std::span<const std::byte> own);
 
+  // What my codes stand for.
+  std::span<const float> own_values(dither::Keeping one, std::span<float> memory) const;
+  void tell_coded(const dither::Keeping& one) const;
+  [[nodiscard]] std::span<float> rest_of(std::uint32_t first, std::uint32_t count) const {
+    return chunk_.residual.empty() ? chunk_.residual : chunk_.residual.subspan(first, count);
+  }
+
   const Chunk& chunk_;
   const dither::Shared& shared_;
   bool counted_;

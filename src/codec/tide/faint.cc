@@ -22,7 +22,7 @@ bool is_zero(std::span<const float> values) {
 }  // namespace
 
 Code12 faint_code(const Chunk& chunk, const Layout::Block& block) {
-  if (is_zero(chunk.gradient.subspan(block.first, block.count))) return kCodeZero;
+  if (is_zero(chunk.given().subspan(block.first, block.count))) return kCodeZero;
   std::array<float, kBlockMost> memory;
   float energy = 0;
   energy::blocks(amplified_input(chunk, block, memory), {}, block.size, {&energy, 1});
@@ -37,6 +37,16 @@ std::span<const float> amplified_input(const Chunk& chunk, const Layout::Block& 
   const auto into = memory.first(block.count);
   std::transform(input.begin(), input.end(), into.begin(), [](float x) { return x * kGain; });
   return into;
+}
+
+void faint_sent(std::span<const float> input, std::span<const float> own, std::span<double> sent) {
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const double value = double{own[i]} * 0x1p-96;
+    const float rest = ((input[i] * kGain + 0.0f) - own[i]) / kGain;
+    const auto kept = static_cast<float>(double{input[i]} - value);
+    const bool same = std::bit_cast<std::uint32_t>(kept) == std::bit_cast<std::uint32_t>(rest);
+    sent[i] = same ? value : double{input[i]} - double{rest};
+  }
 }
 
 void attenuate(std::span<const float> values, std::span<float> into) {

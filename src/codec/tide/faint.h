@@ -29,6 +29,10 @@ Code12 faint_code(const Chunk& chunk, const Layout::Block& block);
 // What a worker sends of a block, 2^96 times as large.
 std::span<const float> amplified_input(const Chunk& chunk, const Layout::Block& block,
                                        std::span<float> memory);
+// What was sent of these inputs, whose codes stand for `own`, 2^96 times as large. Feedback without
+// a keeper rounds the rest twice, there and on the way back. Where that shows, this is the input
+// without that rest, so that a keeper has the same bits.
+void faint_sent(std::span<const float> input, std::span<const float> own, std::span<double> sent);
 // And back.
 void attenuate(std::span<const float> values, std::span<float> into);
 

@@ -52,6 +52,42 @@ TEST(TideFaint, AResidualAloneWaits) {
   EXPECT_EQ(code_alone(Floats(64, -1e-30f), left), kCodeZero) << "nothing is left of the two";
 }
 
+// With a keeper as without: the rest is rounded 2^96 times as large, and then again.
+TEST(TideFaint, WhatWasSentLeavesTheBitsOfTheFusedPass) {
+  constexpr float kGain = 0x1p96f;
+  constexpr float kLeast = std::numeric_limits<float>::denorm_min();
+  Floats inputs{4 * kLeast, -4 * kLeast, 0.0f, -0.0f, kLeast, 0x1p-70f, -0x1.8p-64f};
+  // Half of a least float and a little: rounding once and rounding twice differ.
+  Floats owns{0x1.000002p-54f, -0x1.000002p-54f, 0x1p-60f, 0.0f, -0.0f, 0x1p-54f, 0x1.8p32f};
+  const RandomStream stream(9, Purpose::data, 0);
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    inputs.push_back(std::ldexp(stream.uniform(4 * i) - 0.5f, -64 - static_cast<int>(i % 86)));
+    owns.push_back(std::ldexp(stream.uniform(4 * i + 1) - 0.5f, 32 - static_cast<int>(i % 89)));
+  }
+  std::size_t twice = 0;
+  for (const float input : inputs) {
+    for (std::size_t at = 0; at < 7 + inputs.size() / 1000; ++at) {
+      const float own = owns[(at * 977) % owns.size()];
+      double sent = 0;
+      faint_sent({&input, 1}, {&own, 1}, {&sent, 1});
+      const float kept = static_cast<float>(double{input} - sent);
+      const float rest = ((input * kGain + 0.0f) - own) / kGain;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(kept), std::bit_cast<std::uint32_t>(rest))
+          << input << ' ' << own;
+      if (sent != double{own} * 0x1p-96) ++twice;
+    }
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    double sent = 0;
+    faint_sent(std::span(inputs).subspan(i, 1), std::span(owns).subspan(i, 1), {&sent, 1});
+    const float rest = ((inputs[i] * kGain + 0.0f) - owns[i]) / kGain;
+    const float kept = static_cast<float>(double{inputs[i]} - sent);
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(kept), std::bit_cast<std::uint32_t>(rest)) << i;
+    if (sent != double{owns[i]} * 0x1p-96) ++twice;
+  }
+  EXPECT_GT(twice, 0u) << "some of these are rounded twice";
+}
+
 // A residual that waits is far above the scale of what the other worker has; rotated integers of it
 // would wrap.
 TEST(TideFaint, WhoWaitsDoesNotDisturbTheOthers) {

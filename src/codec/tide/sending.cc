@@ -24,7 +24,7 @@ void Sending::plan(const Layout& layout, const Settings& settings, const Chunk& 
                    Workers only) {
   const std::uint32_t workers = chunk.piece.workers;
   const std::uint32_t grain = settings.block;
-  const Down down = settings.down_for(!chunk.residual.empty());
+  const Down down = settings.down_for(chunk.has_feedback());
   const std::uint8_t extra = down == Down::round ? settings.extra_for(workers) : std::uint8_t{0};
   std::array<std::uint32_t, kRounds> counts{};
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
@@ -44,6 +44,8 @@ void Sending::plan(const Layout& layout, const Settings& settings, const Chunk& 
       what = {.op = Op::f32_sum, .bits = 32, .count = counts[i], .grain = grain};
     up_of_[i] = up_.subspan(up_at, up_size(what));
     rounds_[i] = {what, up_of_[i], down_.subspan(down_at, down_size_max(what, workers)), only};
+    // With the scales of the step before, answers may be looked at again a step later.
+    rounds_[i].anywhere = settings.scales == Scales::now;
     first_[i] = lane;
     up_at += up_size(what);
     down_at += down_size_max(what, workers);

@@ -12,7 +12,7 @@ constexpr double kBits = 3;
 constexpr std::uint32_t kWorkers = 2;
 
 // Two tensors of very different energy, one padded, and a tiny one, in several chunks each.
-support::Inputs two_tensors(FeedbackKind feedback) {
+support::Inputs two_tensors(std::string_view feedback) {
   support::Scenario scenario;
   scenario.count = 100;
   scenario.workers = kWorkers;
@@ -69,7 +69,7 @@ double error_of(const Job& job, const support::Inputs& inputs, std::size_t tenso
 }
 
 TEST(TideGroup, TheSecondStepMovesBitsToTheEnergyWithinTheBudget) {
-  const support::Inputs inputs = two_tensors(FeedbackKind::none);
+  const support::Inputs inputs = two_tensors("none");
   const auto codec = codec_of(false);
   Job job(*codec, inputs);
   job.run(0);
@@ -84,7 +84,7 @@ TEST(TideGroup, TheSecondStepMovesBitsToTheEnergyWithinTheBudget) {
 }
 
 void expect_carries_on(bool previous) {
-  const support::Inputs inputs = two_tensors(FeedbackKind::ef);
+  const support::Inputs inputs = two_tensors("ef");
   const auto codec = codec_of(previous);
   Job job(*codec, inputs);
   job.run(0);

@@ -228,15 +228,6 @@ TEST(Tide, WholeBytesOfTheBudgetAreKeptWhereBlocksAreEven) {
   }
 }
 
-TEST(Tide, TuningReplacesTheOptionsBits) {
-  const auto codec = codec_of({.bits = 4});
-  Team team;
-  team.push_back(std::make_unique<Worker>(*codec, 0, 1, normals(2048, 1)));
-  team[0]->chunk.tuning.bits = 2.5f;
-  team[0]->restart(*codec);
-  expect_steps(run(team, all_but(1, {})), {.bits = 2.5}, 2048);
-}
-
 TEST(Tide, ScaleCodesAreThoseOfInputAndResidualAndTheLargestIsAgreed) {
   Crew crew({.block = 64}, 2, 128);
   std::vector<Floats> gradients{Floats(128, 0.5f), Floats(128, 0.25f)};

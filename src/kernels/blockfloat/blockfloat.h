@@ -29,9 +29,8 @@ void quantise(std::span<const float> values, double scale, std::span<std::byte> 
 // values[i] = float(codes[i] · factor).
 void dequantise(std::span<const std::byte> codes, double factor, std::span<float> values);
 
-// rest[i] = float(values[i] − codes[i] · factor).
-void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
-              std::span<float> rest);
+// values[i] = codes[i] · factor: what the codes stand for, before float32 rounds it.
+void values(std::span<const std::byte> codes, double factor, std::span<double> values);
 
 namespace scalar {
 void exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> exponents);
@@ -39,8 +38,7 @@ void sparse_exponents(std::span<const float> values, std::uint32_t block,
                       std::span<std::byte> exponents);
 void quantise(std::span<const float> values, double scale, std::span<std::byte> codes);
 void dequantise(std::span<const std::byte> codes, double factor, std::span<float> values);
-void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
-              std::span<float> rest);
+void values(std::span<const std::byte> codes, double factor, std::span<double> values);
 }  // namespace scalar
 
 }  // namespace sluice::blockfloat

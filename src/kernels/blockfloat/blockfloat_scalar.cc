@@ -68,13 +68,10 @@ void dequantise(std::span<const std::byte> codes, double factor, std::span<float
   }
 }
 
-void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
-              std::span<float> rest) {
-  SLUICE_ASSERT(values.size() >= rest.size());
-  SLUICE_ASSERT(codes.size() >= rest.size() * sizeof(std::int32_t));
-  for (std::size_t i = 0; i < rest.size(); ++i) {
-    const double coded = load_le<std::int32_t>(codes, i * sizeof(std::int32_t)) * factor;
-    rest[i] = rounded(static_cast<double>(values[i]) - coded);
+void values(std::span<const std::byte> codes, double factor, std::span<double> into) {
+  SLUICE_ASSERT(codes.size() >= into.size() * sizeof(std::int32_t));
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    into[i] = load_le<std::int32_t>(codes, i * sizeof(std::int32_t)) * factor;
   }
 }
 

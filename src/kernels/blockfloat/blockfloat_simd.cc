@@ -27,9 +27,7 @@ void SparseExponents(std::span<const float> values, std::uint32_t block,
 }
 size_t QuantiseWhole(std::span<const float>, double, std::span<std::byte>) { return 0; }
 size_t DequantiseWhole(std::span<const std::byte>, double, std::span<float>) { return 0; }
-size_t ResidualWhole(std::span<const float>, std::span<const std::byte>, double, std::span<float>) {
-  return 0;
-}
+size_t ValuesWhole(std::span<const std::byte>, double, std::span<double>) { return 0; }
 
 #else
 
@@ -159,19 +157,13 @@ size_t DequantiseWhole(std::span<const std::byte> codes, double factor, std::spa
   return i;
 }
 
-size_t ResidualWhole(std::span<const float> values, std::span<const std::byte> codes, double factor,
-                     std::span<float> rest) {
-  const size_t lanes = hn::Lanes(D());
+size_t ValuesWhole(std::span<const std::byte> codes, double factor, std::span<double> values) {
+  const size_t lanes = hn::Lanes(DWide());
   const VWide factors = hn::Set(DWide(), factor);
-  const uint8_t* coded = Bytes(codes);
-  const float* from = values.data();
+  const uint8_t* from = Bytes(codes);
   size_t i = 0;
-  for (; i + lanes <= rest.size(); i += lanes) {
-    const VWide low = hn::PromoteTo(DWide(), hn::LoadU(DHalf(), from + i));
-    const VWide high = hn::PromoteTo(DWide(), hn::LoadU(DHalf(), from + i + lanes / 2));
-    const VWide low_coded = Product(coded + i * sizeof(int32_t), factors);
-    const VWide high_coded = Product(coded + (i + lanes / 2) * sizeof(int32_t), factors);
-    hn::StoreU(Rounded(hn::Sub(low, low_coded), hn::Sub(high, high_coded)), D(), rest.data() + i);
+  for (; i + lanes <= values.size(); i += lanes) {
+    hn::StoreU(Product(from + i * sizeof(int32_t), factors), DWide(), values.data() + i);
   }
   return i;
 }
@@ -188,11 +180,9 @@ void Dequantise(std::span<const std::byte> codes, double factor, std::span<float
   scalar::dequantise(codes.subspan(done * sizeof(int32_t)), factor, values.subspan(done));
 }
 
-void Residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
-              std::span<float> rest) {
-  const size_t done = ResidualWhole(values, codes, factor, rest);
-  scalar::residual(values.subspan(done), codes.subspan(done * sizeof(int32_t)), factor,
-                   rest.subspan(done));
+void Values(std::span<const std::byte> codes, double factor, std::span<double> values) {
+  const size_t done = ValuesWhole(codes, factor, values);
+  scalar::values(codes.subspan(done * sizeof(int32_t)), factor, values.subspan(done));
 }
 
 }  // namespace sluice::blockfloat::HWY_NAMESPACE
@@ -205,7 +195,7 @@ HWY_EXPORT(Exponents);
 HWY_EXPORT(SparseExponents);
 HWY_EXPORT(Quantise);
 HWY_EXPORT(Dequantise);
-HWY_EXPORT(Residual);
+HWY_EXPORT(Values);
 
 void exponents(std::span<const float> values, std::uint32_t block, std::span<std::byte> largest) {
   SLUICE_ASSERT(block > 0 && block % 8 == 0);
@@ -234,12 +224,10 @@ void dequantise(std::span<const std::byte> codes, double factor, std::span<float
   HWY_DYNAMIC_DISPATCH(Dequantise)(codes, factor, values);
 }
 
-void residual(std::span<const float> values, std::span<const std::byte> codes, double factor,
-              std::span<float> rest) {
-  SLUICE_ASSERT(values.size() >= rest.size());
-  SLUICE_ASSERT(codes.size() >= rest.size() * sizeof(std::int32_t));
-  if (kernel_level() == Level::scalar) return scalar::residual(values, codes, factor, rest);
-  HWY_DYNAMIC_DISPATCH(Residual)(values, codes, factor, rest);
+void values(std::span<const std::byte> codes, double factor, std::span<double> into) {
+  SLUICE_ASSERT(codes.size() >= into.size() * sizeof(std::int32_t));
+  if (kernel_level() == Level::scalar) return scalar::values(codes, factor, into);
+  HWY_DYNAMIC_DISPATCH(Values)(codes, factor, into);
 }
 
 }  // namespace sluice::blockfloat

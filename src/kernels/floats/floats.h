@@ -38,6 +38,9 @@ void add(std::span<const float> a, std::span<const float> b, std::span<float> su
 void residual(Format format, std::span<const float> values, std::span<const std::byte> wire,
               float scale, std::span<float> rest);
 
+// The same where what was sent is known in float64: one rounding, of the difference.
+void residual(std::span<const float> values, std::span<const double> sent, std::span<float> rest);
+
 namespace scalar {
 void encode(Format format, std::span<const float> values, float scale, std::span<std::byte> wire);
 void decode(Format format, std::span<const std::byte> wire, std::span<float> values);
@@ -47,6 +50,7 @@ void decode_mean(Format format, std::span<const std::byte> wire, float scale, fl
 void add(std::span<const float> a, std::span<const float> b, std::span<float> sum);
 void residual(Format format, std::span<const float> values, std::span<const std::byte> wire,
               float scale, std::span<float> rest);
+void residual(std::span<const float> values, std::span<const double> sent, std::span<float> rest);
 }  // namespace scalar
 
 }  // namespace sluice::floats

@@ -130,4 +130,12 @@ void residual(Format format, std::span<const float> values, std::span<const std:
   }
 }
 
+void residual(std::span<const float> values, std::span<const double> sent, std::span<float> rest) {
+  SLUICE_ASSERT(values.size() >= rest.size() && sent.size() >= rest.size());
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    const auto difference = static_cast<float>(double{values[i]} - sent[i]);
+    if (std::isfinite(difference)) rest[i] = difference;
+  }
+}
+
 }  // namespace sluice::floats::scalar

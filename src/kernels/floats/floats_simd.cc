@@ -37,6 +37,9 @@ size_t ResidualWhole(std::span<const float>, std::span<const std::byte>, float, 
   return 0;
 }
 size_t AddWhole(std::span<const float>, std::span<const float>, std::span<float>) { return 0; }
+size_t WideResidualWhole(std::span<const float>, std::span<const double>, std::span<float>) {
+  return 0;
+}
 
 #else
 
@@ -214,6 +217,23 @@ size_t ResidualWhole(std::span<const float> values, std::span<const std::byte> w
   return i;
 }
 
+size_t WideResidualWhole(std::span<const float> values, std::span<const double> sent,
+                         std::span<float> rest) {
+  using DWide = hn::Repartition<double, D>;
+  using DNarrow = hn::Half<D>;
+  const size_t lanes = hn::Lanes(D());
+  const auto difference = [&](size_t at) {
+    const auto wide = hn::PromoteTo(DWide(), hn::LoadU(DNarrow(), values.data() + at));
+    return hn::DemoteTo(DNarrow(), hn::Sub(wide, hn::LoadU(DWide(), sent.data() + at)));
+  };
+  size_t i = 0;
+  for (; i + lanes <= rest.size(); i += lanes) {
+    const V both = hn::Combine(D(), difference(i + lanes / 2), difference(i));
+    hn::StoreU(FiniteOr(both, hn::LoadU(D(), rest.data() + i)), D(), rest.data() + i);
+  }
+  return i;
+}
+
 #endif
 
 #define SLUICE_PER_FORMAT(format, F, ...) \
@@ -250,6 +270,12 @@ void Residual(Format format, std::span<const float> values, std::span<const std:
                    rest.subspan(done));
 }
 
+void WideResidual(std::span<const float> values, std::span<const double> sent,
+                  std::span<float> rest) {
+  const size_t done = WideResidualWhole(values, sent, rest);
+  scalar::residual(values.subspan(done), sent.subspan(done), rest.subspan(done));
+}
+
 #undef SLUICE_PER_FORMAT
 
 }  // namespace sluice::floats::HWY_NAMESPACE
@@ -263,6 +289,7 @@ HWY_EXPORT(Accumulate);
 HWY_EXPORT(DecodeMean);
 HWY_EXPORT(Add);
 HWY_EXPORT(Residual);
+HWY_EXPORT(WideResidual);
 
 void encode(Format format, std::span<const float> values, float scale, std::span<std::byte> wire) {
   SLUICE_ASSERT(wire.size() >= values.size() * size_of(format));
@@ -300,6 +327,12 @@ void residual(Format format, std::span<const float> values, std::span<const std:
   SLUICE_ASSERT(values.size() >= rest.size() && wire.size() >= rest.size() * size_of(format));
   if (kernel_level() == Level::scalar) return scalar::residual(format, values, wire, scale, rest);
   HWY_DYNAMIC_DISPATCH(Residual)(format, values, wire, scale, rest);
+}
+
+void residual(std::span<const float> values, std::span<const double> sent, std::span<float> rest) {
+  SLUICE_ASSERT(values.size() >= rest.size() && sent.size() >= rest.size());
+  if (kernel_level() == Level::scalar) return scalar::residual(values, sent, rest);
+  HWY_DYNAMIC_DISPATCH(WideResidual)(values, sent, rest);
 }
 
 }  // namespace sluice::floats

@@ -316,6 +316,10 @@ void check_against_specification(Format format, std::size_t count, std::size_t o
           [&](auto out) { scalar::add(values, before, out); });
   compare([&](auto out) { residual(format, values, in, 0.25f, out); },
           [&](auto out) { scalar::residual(format, values, source, 0.25f, out); });
+  std::vector<double> sent(count);
+  for (std::size_t i = 0; i < count; ++i) sent[i] = double{before[i]} * (1 + 0x1p-30);
+  compare([&](auto out) { residual(values, sent, out); },
+          [&](auto out) { scalar::residual(values, sent, out); });
   EXPECT_TRUE(wire.intact());
 }
 
@@ -478,6 +482,21 @@ TEST(Floats, ResidualStaysWhereValueOrCodeIsNotFinite) {
     std::vector<float> rest(values.size(), 1);
     residual(format, values, wire, 2, rest);
     EXPECT_TRUE(same_bits(rest, std::vector<float>(values.size(), 1.0f)));
+  });
+}
+
+// Twice the digits and two more: so rounding a difference of floats by way of float64 is rounding
+// it once.
+TEST(Floats, ResidualsOfFloatsAreTheSameByWayOfFloat64) {
+  at_each_level([](Level) {
+    const std::vector<float> values = mixed_values(20'000, 20);
+    const std::vector<float> sent = mixed_values(20'000, 21);
+    const std::vector<double> wide(sent.begin(), sent.end());
+    std::vector<float> once(values.size(), 1);
+    std::vector<float> twice(values.size(), 1);
+    residual(Format::f32, values, std::as_bytes(std::span(sent)), 1, once);
+    residual(values, wide, twice);
+    EXPECT_TRUE(same_bits(once, twice));
   });
 }
 

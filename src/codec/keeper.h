@@ -1,0 +1,23 @@
+// Whom a codec tells what it sent, so that feedback can keep the rest.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace sluice {
+
+// Once the answers are in and nothing can fail any more, every coordinate of the chunk is told
+// once, in any order, before its mean is written: the mean may be the gradient's own memory.
+class Keeper {
+ public:
+  // This worker sent these values of the coordinates from `first` on, and was counted. In float64:
+  // what some codecs send is no float32.
+  virtual void sent(std::uint32_t first, std::span<const double> values) = 0;
+  // Nothing of these coordinates was sent, or it was not counted.
+  virtual void held(std::uint32_t first, std::uint32_t count) = 0;
+
+ protected:
+  ~Keeper() = default;  // Trivially destructible: it ends when its arena is reused.
+};
+
+}  // namespace sluice
