@@ -9,54 +9,20 @@
 #include "base/float_environment.h"
 #include "base/limits.h"
 #include "base/random.h"
+#include "carrier/fused_bytes.h"
 #include "carrier/ranks.h"
 
 namespace sluice {
-namespace {
 
-// A message starts with the step's digest u64, the first exchange's sequence u64, the sender's rank
-// u32, kMagic u32, the training step u64, the parcel u64, and as u32: digests of codec, of seed and
-// of tensors, and the number of exchanges. A list, in a message or an answer, starts with its size
-// u32; so do sums whose size is not fixed.
-constexpr std::size_t kHeader = 56;
-constexpr std::uint32_t kMagic = 0x32756673;  // "sfu2"
-constexpr std::size_t kSize = sizeof(std::uint32_t);
-
-Error malformed(std::uint32_t rank, const char* what) {
-  return Error{Code::malformed, static_cast<std::int32_t>(rank), what};
-}
-
-Error invalid(const char* what) { return Error{Code::invalid_argument, 0, what}; }
-
-// Copies to the front of `into` and cuts it off.
-void append(std::span<const std::byte> bytes, std::span<std::byte>& into) {
-  std::copy(bytes.begin(), bytes.end(), into.begin());
-  into = into.subspan(bytes.size());
-}
-
-void append_size(std::size_t size, std::span<std::byte>& into) {
-  store_le(into, 0, static_cast<std::uint32_t>(size));
-  into = into.subspan(kSize);
-}
-
-// Cuts `size` bytes, or as many as a size in front says but at most `size`, off the front of
-// `rest`; false when they are not there.
-bool cut_off(std::size_t size, bool is_fixed, std::span<const std::byte>& rest,
-             std::span<const std::byte>& bytes) {
-  if (!is_fixed) {
-    if (rest.size() < kSize) return false;
-    const std::size_t stated = load_le<std::uint32_t>(rest);
-    if (stated > size) return false;
-    rest = rest.subspan(kSize);
-    size = stated;
-  }
-  if (rest.size() < size) return false;
-  bytes = rest.first(size);
-  rest = rest.subspan(size);
-  return true;
-}
-
-}  // namespace
+using fused::append;
+using fused::append_size;
+using fused::cut_off;
+using fused::invalid;
+using fused::kAnswerHeader;
+using fused::kHeader;
+using fused::kMagic;
+using fused::kSize;
+using fused::malformed;
 
 Fusion::Fusion(std::uint32_t rank, std::uint32_t workers, std::uint64_t whole_max)
     : rank_(rank), workers_(workers), whole_max_(whole_max) {
@@ -168,13 +134,16 @@ Status Fusion::expect(Phase phase) const {
 
 // --- seal ---
 
-Status Fusion::seal() {
+Status Fusion::seal(std::uint64_t ready) {
   if (phase_ == Phase::sealed || phase_ == Phase::combined || phase_ == Phase::dead) {
     return expect(Phase::answered);
   }
   lay_out();
   error_ = {};
   phase_ = Phase::sealed;
+  ready_ = ready;
+  least_ready_.reset();
+  answer_into_ = {};
   claim_ = claim_of_step();
   if (const Status checked = check_rounds(); !checked) return fail(checked.error());
   claim_.digest = digest_of_step();
@@ -253,6 +222,7 @@ void Fusion::prepare_answers() {
     parts_.push_back({0, round.what.count, from});
   }
   filled_.assign(rounds_.size(), 0);
+  there_.assign(rounds_.size(), {});
   answers_.clear();
 }
 
@@ -262,7 +232,7 @@ void Fusion::measure() {
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
     std::uint64_t send = kHeader;
     std::uint64_t receive = kHeader;
-    std::uint64_t answer = 0;
+    std::uint64_t answer = kAnswerHeader;
     for (const Segment& segment : shards_.of(rank)) {
       const bool list = is_list(segment.what.op);
       const bool fixed = is_down_size_fixed(segment.what);
@@ -277,7 +247,6 @@ void Fusion::measure() {
     answer_sizes_[rank] = answer;
     if (rank == rank_) std::fill(receive_sizes_.begin(), receive_sizes_.end(), receive);
   }
-  grow(answer_, answer_sizes_[rank_]);
   answer_size_ = 0;
   native_ = whole_ ? Native::none : choose_native();
 }
@@ -299,11 +268,12 @@ void Fusion::pack(std::span<std::byte> send) const {
     store_le(send, 16, rank_);
     store_le(send, 20, kMagic);
     store_le(send, 24, claim_.step);
-    store_le(send, 32, claim_.parcel);
+    store_le(send, 32, claim_.bucket);
     store_le(send, 40, claim_.codec);
     store_le(send, 44, claim_.seed);
     store_le(send, 48, claim_.tensors);
     store_le(send, 52, claim_.exchanges);
+    store_le(send, 56, ready_);
     send = send.subspan(kHeader);
     for (const Segment& segment : shards_.of(rank)) {
       const auto up = rounds_[segment.round].up;
@@ -356,11 +326,13 @@ Status Fusion::read_header(std::uint32_t rank, std::span<const std::byte> messag
   claims_[rank] = {.digest = load_le<std::uint64_t>(message),
                    .sequence = load_le<std::uint64_t>(message, 8),
                    .step = load_le<std::uint64_t>(message, 24),
-                   .parcel = load_le<std::uint64_t>(message, 32),
+                   .bucket = load_le<std::uint64_t>(message, 32),
                    .codec = load_le<std::uint32_t>(message, 40),
                    .seed = load_le<std::uint32_t>(message, 44),
                    .tensors = load_le<std::uint32_t>(message, 48),
                    .exchanges = load_le<std::uint32_t>(message, 52)};
+  const auto ready = load_le<std::uint64_t>(message, 56);
+  least_ready_ = std::min(ready, least_ready_.value_or(ready));
   if (load_le<std::uint32_t>(message, 20) != kMagic) {
     return malformed(rank, "fusion: a message of something else, or of another version");
   }
@@ -371,8 +343,21 @@ Status Fusion::read_header(std::uint32_t rank, std::span<const std::byte> messag
   return ok();
 }
 
+void Fusion::answer_into(std::span<std::byte> room) {
+  SLUICE_ASSERT(phase_ == Phase::sealed && room.size() >= answer_sizes_[rank_]);
+  answer_into_ = room;
+}
+
+std::span<std::byte> Fusion::answer_room() {
+  if (!answer_into_.empty()) return answer_into_;
+  grow(answer_, answer_sizes_[rank_]);
+  return answer_.bytes();
+}
+
 Status Fusion::combine_shard() {
-  auto into = answer_.bytes();
+  const auto room = answer_room();
+  store_le(room, 0, ready_);
+  auto into = room.subspan(kAnswerHeader);
   for (const Segment& segment : shards_.of(rank_)) {
     SLUICE_TRY(collect(segment));
     const bool fixed = is_down_size_fixed(segment.what);
@@ -385,7 +370,7 @@ Status Fusion::combine_shard() {
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
     if (!rests_[rank].empty()) return malformed(rank, "fusion: a message is too long");
   }
-  answer_size_ = answer_.size() - into.size();
+  answer_size_ = room.size() - into.size();
   return ok();
 }
 
@@ -406,63 +391,6 @@ Status Fusion::collect(const Segment& segment) {
     if (counted.has(rank)) contributions_.push_back({rank, up});
   }
   return ok();
-}
-
-std::span<const std::byte> Fusion::answer() const { return answer_.bytes().first(answer_size_); }
-
-Status Fusion::spread(std::span<const std::byte> gathered, std::uint64_t stride,
-                      std::span<const std::uint64_t> sizes) {
-  SLUICE_TRY(expect(Phase::combined));
-  if (sizes.size() != workers_) return fail(invalid("fusion: a size per rank expected"));
-  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
-    if (sizes[rank] > stride || sizes[rank] > gathered.size()) {
-      return fail(malformed(rank, "fusion: an answer is cut off"));
-    }
-    rests_[rank] = gathered.first(sizes[rank]);
-    gathered = gathered.subspan(std::min<std::uint64_t>(stride, gathered.size()));
-  }
-  return spread(std::span<const std::span<const std::byte>>(rests_));
-}
-
-Status Fusion::spread(std::span<const std::span<const std::byte>> answers) {
-  SLUICE_TRY(expect(Phase::combined));
-  if (whole_) return fail(invalid("fusion: this step is not cut: spread_own"));
-  if (answers.size() != workers_) return fail(invalid("fusion: an answer per rank expected"));
-  for (std::uint32_t rank = 0; rank < workers_; ++rank) {
-    if (const Status read = spread_shard(rank, answers[rank]); !read) return fail(read.error());
-  }
-  finish_answers();
-  return ok();
-}
-
-Status Fusion::spread_own() {
-  SLUICE_TRY(expect(Phase::combined));
-  if (!whole_) return fail(invalid("fusion: this step is cut: spread"));
-  if (const Status read = spread_shard(rank_, answer()); !read) return fail(read.error());
-  finish_answers();
-  return ok();
-}
-
-// Segments of a round come in order of lanes, and together have room: no more than each one's most.
-Status Fusion::spread_shard(std::uint32_t rank, std::span<const std::byte> answer) {
-  for (const Segment& segment : shards_.of(rank)) {
-    std::span<const std::byte> bytes;
-    if (!cut_off(segment.down_size, is_down_size_fixed(segment.what), answer, bytes)) {
-      return malformed(rank, "fusion: an answer has a wrong size");
-    }
-    std::size_t& filled = filled_[segment.round];
-    auto into = rounds_[segment.round].down.subspan(filled);
-    filled += bytes.size();
-    append(bytes, into);
-  }
-  return answer.empty() ? ok() : Status(malformed(rank, "fusion: an answer is too long"));
-}
-
-void Fusion::finish_answers() {
-  for (std::size_t i = 0; i < rounds_.size(); ++i) {
-    answers_.push_back({rounds_[i].down.first(filled_[i]), std::span(parts_).subspan(i, 1)});
-  }
-  phase_ = Phase::answered;
 }
 
 }  // namespace sluice

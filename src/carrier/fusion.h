@@ -27,6 +27,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,8 +61,16 @@ class Fusion final : public Carrier {
   // Whether nothing has been posted since the last spread.
   [[nodiscard]] bool empty() const;
   // A step without rounds is a step too: its messages have headers only. Answers of the step before
-  // that nobody took are gone.
-  Status seal();
+  // that nobody took are gone. `ready` is any number that this rank wants to tell the others.
+  Status seal(std::uint64_t ready = 0);
+  // The same number as it is by now; answers carry it, too.
+  void tell(std::uint64_t ready) { ready_ = ready; }
+  // The least `ready` of any rank, once the step is combined, and again once it is spread. A native
+  // sum cannot tell: nothing then.
+  [[nodiscard]] std::optional<std::uint64_t> least_ready() const { return least_ready_; }
+
+  // What the sealed step's first exchange is about; of an empty step: nothing.
+  [[nodiscard]] Topic topic() const { return sealed_.empty() ? Topic{} : sealed_[0].ticket.topic; }
 
   // --- all-to-all, combine, all-gather ---
 
@@ -73,6 +82,9 @@ class Fusion final : public Carrier {
   [[nodiscard]] bool receives_vary() const;
   void pack(std::span<std::byte> send) const;
 
+  // Where combine() puts the answer of this step instead of memory of its own; answer_sizes() of
+  // this rank at least. It stays put until the step is spread.
+  void answer_into(std::span<std::byte> room);
   // Reduces this rank's shard of what came from each rank, back to back. Bytes from outside: bad
   // ones are malformed, a rank that reduces something else is a mismatch; detail is the rank.
   Status combine(std::span<const std::byte> received, std::span<const std::uint64_t> sizes);
@@ -84,21 +96,24 @@ class Fusion final : public Carrier {
   // size.
   [[nodiscard]] std::span<const std::uint64_t> answer_sizes() const;
   [[nodiscard]] bool answers_vary() const;
-  // Rank r's answer is the first sizes[r] bytes at r·stride. Writes every round's down.
+  // Rank r's answer is the first sizes[r] bytes at r·stride. Writes every round's down. What stays
+  // put until the next seal() need not be copied (Round::anywhere).
+  enum class Gathered : std::uint8_t { passes, stays };
   Status spread(std::span<const std::byte> gathered, std::uint64_t stride,
-                std::span<const std::uint64_t> sizes);
+                std::span<const std::uint64_t> sizes, Gathered memory = Gathered::passes);
   // Whether this step is not cut: spread_own() takes the place of the all-gather and spread().
   [[nodiscard]] bool whole() const { return whole_; }
   Status spread_own();
   // The same for answers that lie apart, by rank.
-  Status spread(std::span<const std::span<const std::byte>> answers);
+  Status spread(std::span<const std::span<const std::byte>> answers,
+                Gathered memory = Gathered::passes);
 
   // --- all-reduce ---
 
   [[nodiscard]] Native native() const;
   [[nodiscard]] std::size_t native_count() const;
   void pack_native(std::span<std::int32_t> lanes) const;
-  // What no worker could have sent is a mismatch; its detail is -1, since sums name nobody.
+  // Claims that are not all the same are a mismatch; its detail is -1, since sums name nobody.
   Status spread_native(std::span<const std::int32_t> lanes);
 
  private:
@@ -123,8 +138,8 @@ class Fusion final : public Carrier {
     std::uint64_t digest = 0;
     std::uint64_t sequence = 0;  // of the first exchange
     std::uint64_t step = 0;      // of the training
-    std::uint64_t parcel = 0;
-    std::uint32_t codec = 0;    // its options and the coordinates per chunk, digested
+    std::uint64_t bucket = 0;
+    std::uint32_t codec = 0;    // codecs, options and coordinates per chunk, digested
     std::uint32_t seed = 0;     // digested
     std::uint32_t tensors = 0;  // all chunks in order, digested
     std::uint32_t exchanges = 0;
@@ -139,8 +154,9 @@ class Fusion final : public Carrier {
   [[nodiscard]] std::uint64_t digest_of_step() const;
   [[nodiscard]] Claim claim_of_step() const;
   [[nodiscard]] std::string compare(const Claim& other, std::uint32_t rank) const;
-  // The claim in lanes of an all-reduce that show disagreement.
+  // The claim in lanes of an all-reduce that show disagreement. One more tells who is ready.
   static constexpr std::size_t kCheckLanes = 14;
+  static constexpr std::size_t kOwnLanes = kCheckLanes + 1;
   [[nodiscard]] std::array<std::uint32_t, kCheckLanes> check_lanes() const;
   // Where the claim's parts are not what everybody has.
   [[nodiscard]] std::string compare_lanes(std::span<const std::uint32_t> lanes) const;
@@ -151,7 +167,11 @@ class Fusion final : public Carrier {
   Status agree(std::span<const std::span<const std::byte>> received);
   Status combine_shard();
   Status collect(const Segment& segment);
-  Status spread_shard(std::uint32_t rank, std::span<const std::byte> answer);
+  [[nodiscard]] std::int32_t ready_lane() const;
+  [[nodiscard]] std::span<std::byte> answer_room();
+  [[nodiscard]] bool is_left_there(const Segment& segment, Gathered memory) const;
+  Status read_answer_header(std::uint32_t rank, std::span<const std::byte>& answer);
+  Status spread_shard(std::uint32_t rank, std::span<const std::byte> answer, Gathered memory);
   void finish_answers();
   [[nodiscard]] Native choose_native() const;
 
@@ -168,7 +188,9 @@ class Fusion final : public Carrier {
   // The sealed step, both by sequence.
   std::vector<Entry> sealed_;
   std::vector<Round> rounds_;
-  Claim claim_;             // this rank's
+  Claim claim_;  // this rank's
+  std::uint64_t ready_ = 0;
+  std::optional<std::uint64_t> least_ready_;
   std::string lanes_said_;  // in what an all-reduce showed that ranks disagree
   Shards shards_;
   Native native_ = Native::none;
@@ -185,10 +207,12 @@ class Fusion final : public Carrier {
   std::vector<Contribution> contributions_;
   AlignedBuffer scratch_;
   AlignedBuffer answer_;
+  std::span<std::byte> answer_into_;  // instead
   std::size_t answer_size_ = 0;
 
   // Of each round.
-  std::vector<std::size_t> filled_;  // bytes of Round::down
+  std::vector<std::size_t> filled_;                // bytes of Round::down …
+  std::vector<std::span<const std::byte>> there_;  // … or the answer where it came
   std::vector<Part> parts_;
   std::vector<Answer> answers_;
   std::vector<std::uint64_t> everyone_;  // the set of all workers

@@ -21,22 +21,24 @@ constexpr const char* kRest = "rounds of the exchanges";
 
 }  // namespace
 
-// All exchanges of a step share codec, seed, step and parcel: they are of one group or parcel.
+// Exchanges of a step share the seed. Step and bucket are those of the first: the others follow.
 Fusion::Claim Fusion::claim_of_step() const {
   Claim claim;
   if (sealed_.empty()) return claim;
   const Ticket& first = sealed_.front().ticket;
   const Topic& topic = first.topic;
   std::uint64_t tensors = 0;
+  std::uint64_t codecs = 0;
   for (const Entry& entry : sealed_) {
     const Topic& one = entry.ticket.topic;
     tensors = mix(mix(mix(tensors, one.tensor), one.offset), one.count);
+    codecs = mix(codecs, mix(one.codec, one.chunk));
   }
   return {.digest = 0,
           .sequence = first.sequence,
           .step = topic.step,
-          .parcel = topic.parcel,
-          .codec = fold(mix(topic.codec, topic.chunk)),
+          .bucket = topic.bucket,
+          .codec = fold(codecs),
           .seed = fold(mix(topic.seed, 0)),
           .tensors = fold(tensors),
           .exchanges = static_cast<std::uint32_t>(sealed_.size())};
@@ -49,7 +51,7 @@ std::string Fusion::compare(const Claim& other, std::uint32_t rank) const {
     add(text, fmt::format("{} (rank {}: {}, rank {}: {})", what, rank_, mine, rank, theirs));
   };
   both("step", claim_.step, other.step);
-  both("parcel", claim_.parcel, other.parcel);
+  both("bucket", claim_.bucket, other.bucket);
   if (claim_.codec != other.codec) add(text, "codec, its options or the coordinates per chunk");
   if (claim_.seed != other.seed) add(text, "seed");
   both("number of chunks", claim_.exchanges, other.exchanges);
@@ -63,7 +65,7 @@ std::array<std::uint32_t, Fusion::kCheckLanes> Fusion::check_lanes() const {
   const std::array parts{static_cast<std::uint32_t>(claim_.digest),
                          fold(claim_.digest),
                          fold(mix(claim_.step, 0)),
-                         fold(mix(claim_.parcel, 0)),
+                         fold(mix(claim_.bucket, 0)),
                          claim_.codec,
                          claim_.seed,
                          claim_.tensors};
@@ -85,7 +87,7 @@ std::string Fusion::compare_lanes(std::span<const std::uint32_t> lanes) const {
       "",
       "",
       "step",
-      "parcel",
+      "bucket",
       "codec, its options or the coordinates per chunk",
       "seed",
       "tensors (ids, shapes or order)"};

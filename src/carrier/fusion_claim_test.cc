@@ -24,7 +24,7 @@ std::string all_reduce_says(Op op, const Change& change) {
   std::vector<std::int32_t> lanes;
   Fusion first(0, kWorkers);
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
-    Ticket ticket{1, 2, {.step = 3, .seed = 4, .parcel = 5, .tensor = 6, .codec = 7}};
+    Ticket ticket{1, 2, {.step = 3, .seed = 4, .bucket = 5, .tensor = 6, .codec = 7}};
     if (rank == 2) {
       change(ticket.topic);
       ticket.digest = 99;
@@ -55,7 +55,7 @@ TEST(FusionClaim, AnAllReduceNamesWhatDiffers) {
     };
     says([](Topic& s) { s.step = 9; }, "step");
     says([](Topic& s) { s.seed = 9; }, "seed");
-    says([](Topic& s) { s.parcel = 9; }, "parcel");
+    says([](Topic& s) { s.bucket = 9; }, "bucket");
     says([](Topic& s) { s.codec = 9; }, "codec, its options or the coordinates per chunk");
     says([](Topic& s) { s.chunk = 9; }, "codec, its options or the coordinates per chunk");
     says([](Topic& s) { s.tensor = 9; }, "tensors (ids, shapes or order)");

@@ -39,7 +39,7 @@ Fusion::Native Fusion::choose_native() const {
 Fusion::Native Fusion::native() const { return native_; }
 
 std::size_t Fusion::native_count() const {
-  std::size_t count = kCheckLanes;
+  std::size_t count = kOwnLanes;
   for (const Round& round : rounds_) count += round.what.count;
   return count;
 }
@@ -58,6 +58,15 @@ void Fusion::pack_native(std::span<std::int32_t> lanes) const {
   }
   const auto checks = check_lanes();
   std::copy(checks.begin(), checks.end(), into.begin());
+  lanes[lanes.size() - into.size() + kCheckLanes] = ready_lane();
+}
+
+// The largest of these is of the rank that has least ready, as a distance from the step's bucket,
+// which all share. A sum would tell nothing.
+std::int32_t Fusion::ready_lane() const {
+  constexpr std::uint64_t kFar = std::uint64_t{1} << 30;
+  if (native_ != Native::max || ready_ < claim_.bucket) return 0;
+  return -static_cast<std::int32_t>(std::min(kFar, ready_ - claim_.bucket));
 }
 
 Status Fusion::spread_native(std::span<const std::int32_t> lanes) {
@@ -67,9 +76,13 @@ Status Fusion::spread_native(std::span<const std::int32_t> lanes) {
     return fail({Code::invalid_argument, 0, "fusion: native_count() lanes expected"});
   }
   auto from = bits_of(lanes);
-  lanes_said_ = compare_lanes(from.last(kCheckLanes));
+  lanes_said_ = compare_lanes(from.last(kOwnLanes).first(kCheckLanes));
   if (!lanes_said_.empty()) {
     return fail({Code::mismatch, -1, "workers disagree on what they reduce"});
+  }
+  if (native_ == Native::max) {
+    const std::int64_t behind = lanes.back();
+    least_ready_ = claim_.bucket + static_cast<std::uint64_t>(behind < 0 ? -behind : 0);
   }
   for (std::size_t i = 0; i < rounds_.size(); ++i) {
     const Reduction& what = rounds_[i].what;

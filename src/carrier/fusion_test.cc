@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 using support::run_collectives;
 using support::Seat;
 
-constexpr std::size_t kHeader = 56;
+constexpr std::size_t kHeader = 64;
 constexpr std::array<std::uint16_t, 16> kTable{0,  1,  2,  3,   5, 8, 13, 21,
                                                34, 55, 89, 144, 7, 7, 7,  9};
 

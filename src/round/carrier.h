@@ -33,7 +33,13 @@ class Carrier {
   // until the exchange's next post or the end of the exchange.
   virtual Result<std::span<const Answer>> take(const Ticket& ticket) = 0;
 
-  // Blocks until take() may have something, or the time is over (Code::timeout). May wake early.
+  // All is posted that can be before more answers come. A carrier that sends exchanges together
+  // sends them now, or looks whether their answers are there. True: take() may have something new.
+  // Never blocks.
+  virtual Result<bool> flush() { return false; }
+
+  // After flush(). Blocks until take() may have something, or the time is over (Code::timeout). May
+  // wake early.
   virtual Status wait(std::chrono::nanoseconds timeout) = 0;
 
   // Takes back all that is posted and not taken: once this returns, nothing this worker named in a

@@ -25,10 +25,11 @@ struct Round {
   std::span<const std::byte> up;
   std::span<std::byte> down;  // at least down_size_max
   Workers only = {};          // exactly these are counted; unrestricted: whoever arrives
+  bool anywhere = false;      // the answer need not lie in `down`: nobody looks there later
 };
 
 struct Answer {
-  std::span<const std::byte> down;  // what was filled of Round::down
+  std::span<const std::byte> down;  // what was filled of Round::down, or lies elsewhere (anywhere)
   std::span<const Part> parts;      // cover the lanes in order
 };
 

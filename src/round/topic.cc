@@ -17,7 +17,7 @@ std::string difference(const Topic& a, std::string_view name_a, const Topic& b,
   };
   compare("step", a.step, b.step);
   compare("seed", a.seed, b.seed);
-  compare("parcel", a.parcel, b.parcel);
+  compare("bucket", a.bucket, b.bucket);
   if (a.codec != b.codec) add("codec or its options");
   compare("coordinates per chunk", a.chunk, b.chunk);
   if (a.tensor != b.tensor) {

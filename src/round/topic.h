@@ -11,7 +11,7 @@ namespace sluice {
 struct Topic {
   std::uint64_t step = 0;
   std::uint64_t seed = 0;
-  std::uint64_t parcel = 0;  // its number, where exchanges travel in parcels
+  std::uint64_t bucket = 0;  // its number
   std::uint64_t tensor = 0;  // id
   std::uint64_t offset = 0;  // of the chunk in the tensor …
   std::uint32_t count = 0;   // … and its coordinates

@@ -13,7 +13,7 @@ TEST(Topic, EqualOnesDifferInNothing) {
 TEST(Topic, EveryPartIsNamedWithBothValues) {
   const Topic one{.step = 1,
                   .seed = 2,
-                  .parcel = 3,
+                  .bucket = 3,
                   .tensor = 0xab,
                   .offset = 5,
                   .count = 6,
@@ -26,7 +26,7 @@ TEST(Topic, EveryPartIsNamedWithBothValues) {
   };
   says([](Topic& s) { s.step = 9; }, "step (worker 0: 1, worker 1: 9)");
   says([](Topic& s) { s.seed = 9; }, "seed (worker 0: 2, worker 1: 9)");
-  says([](Topic& s) { s.parcel = 9; }, "parcel (worker 0: 3, worker 1: 9)");
+  says([](Topic& s) { s.bucket = 9; }, "bucket (worker 0: 3, worker 1: 9)");
   says([](Topic& s) { s.tensor = 0xcd; }, "tensor (id ab of worker 0, cd of worker 1)");
   says([](Topic& s) { s.offset = 9; }, "place in the tensor (worker 0: 5, worker 1: 9)");
   says([](Topic& s) { s.count = 9; }, "coordinates of the chunk (worker 0: 6, worker 1: 9)");

@@ -1,13 +1,12 @@
 #include "tests/support/fused_world.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "carrier/fused_port.h"
+#include "tests/support/hall.h"
 
 namespace sluice::support {
 namespace {
@@ -53,122 +52,64 @@ Bytes received_by(std::size_t target, Ranks ranks, std::span<const Bytes> sent,
   return received;
 }
 
-// n fusions that meet once per step.
-class Assembly {
+// One worker's ports: exchanges take them in turn, each travels by itself.
+class Apart final : public Carrier {
  public:
-  Assembly(std::uint32_t workers, bool native) : native_(native), arrived_(workers, false) {
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      ranks_.push_back(std::make_unique<Fusion>(rank, workers));
+  Apart(std::span<const std::unique_ptr<Hall>> halls, std::uint32_t rank, std::uint32_t workers) {
+    for (const auto& hall : halls) {
+      ports_.push_back(std::make_unique<FusedPort>(rank, workers, hall->of(rank)));
     }
   }
-  Fusion& of(std::uint32_t rank) { return *ranks_[rank]; }
-  [[nodiscard]] bool arrived(std::uint32_t rank) const { return arrived_[rank]; }
-
-  // Seals a rank's step; true when it was the last and the step is done.
-  bool arrive(std::uint32_t rank) {
-    if (!ranks_[rank]->seal()) return false;
-    arrived_[rank] = true;
-    if (!std::all_of(arrived_.begin(), arrived_.end(), [](bool is) { return is; })) return false;
-    run_collectives(ranks_, native_);
-    arrived_.assign(arrived_.size(), false);
-    return true;
-  }
-  void abandon(std::uint32_t rank) {
-    ranks_[rank]->abandon();
-    arrived_[rank] = false;
-  }
-
- private:
-  bool native_;
-  std::vector<std::unique_ptr<Fusion>> ranks_;
-  std::vector<bool> arrived_;
-};
-
-// What all ports share.
-struct Hall {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::uint64_t steps = 0;  // done so far
-  std::vector<std::unique_ptr<Assembly>> assemblies;
-
-  void arrive(Assembly& assembly, std::uint32_t rank) {
-    if (!assembly.arrive(rank)) return;
-    ++steps;
-    changed.notify_all();
-  }
-};
-
-class Port final : public Carrier {
- public:
-  Port(Hall& hall, std::uint32_t rank) : hall_(hall), rank_(rank) {}
 
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
-    const std::lock_guard lock(hall_.mutex);
-    asked_.reset();
-    SLUICE_TRY(assembly(ticket).of(rank_).post(ticket, place, step));
-    if (!together()) hall_.arrive(assembly(ticket), rank_);
+    SLUICE_TRY(port(ticket).post(ticket, place, step));
+    SLUICE_TRY(port(ticket).flush());
+    last_ = std::max(last_, ticket.sequence + 1);
     return ok();
   }
-
   Result<std::span<const Answer>> take(const Ticket& ticket) override {
-    const std::lock_guard lock(hall_.mutex);
-    Assembly& mine = assembly(ticket);
-    auto answers = mine.of(rank_).take(ticket);
-    if (answers || answers.error().code != Code::pending) {
-      asked_.reset();
-      return answers;
-    }
-    // Asked twice for the same, nothing done in between: all that can be posted is.
-    if (!together() || mine.arrived(rank_)) return answers;
-    if (asked_ != ticket.sequence) {
-      if (!asked_) asked_ = ticket.sequence;
-      return answers;
-    }
-    asked_.reset();
-    hall_.arrive(mine, rank_);
-    return mine.of(rank_).take(ticket);
+    return port(ticket).take(ticket);
   }
-
+  Result<bool> flush() override {
+    bool moved = false;
+    for (const auto& one : ports_) {
+      if (!one->is_sending()) continue;
+      SLUICE_TRY_ASSIGN(const bool went, one->flush());
+      moved = moved || went;
+    }
+    return moved;
+  }
+  // For the oldest: all ranks come to it.
   Status wait(std::chrono::nanoseconds timeout) override {
-    std::unique_lock lock(hall_.mutex);
-    if (together() && !hall_.assemblies[0]->arrived(rank_)) return ok();
-    const bool woken =
-        hall_.changed.wait_for(lock, timeout, [this] { return seen_ < hall_.steps; });
-    seen_ = hall_.steps;
-    if (woken) return ok();
-    return Error{Code::timeout, 0, "no answer in time"};
+    const std::uint64_t first = last_ < ports_.size() ? 0 : last_ - ports_.size();
+    for (std::uint64_t sequence = first; sequence < last_; ++sequence) {
+      FusedPort& one = *ports_[sequence % ports_.size()];
+      if (one.is_sending()) return one.wait(timeout);
+    }
+    return Error{Code::invalid_argument, 0, "nothing is sent"};
   }
-
   void abandon() override {
-    const std::lock_guard lock(hall_.mutex);
-    for (const auto& one : hall_.assemblies) one->abandon(rank_);
+    for (const auto& one : ports_) one->abandon();
   }
-
-  std::string explain(const Ticket& ticket) override {
-    const std::lock_guard lock(hall_.mutex);
-    return assembly(ticket).of(rank_).explain(ticket);
-  }
+  std::string explain(const Ticket& ticket) override { return port(ticket).explain(ticket); }
 
  private:
-  [[nodiscard]] bool together() const { return hall_.assemblies.size() == 1; }
-  Assembly& assembly(const Ticket& ticket) {
-    return *hall_.assemblies[ticket.sequence % hall_.assemblies.size()];
-  }
+  FusedPort& port(const Ticket& ticket) { return *ports_[ticket.sequence % ports_.size()]; }
 
-  Hall& hall_;
-  std::uint32_t rank_;
-  std::uint64_t seen_ = 0;
-  std::optional<std::uint64_t> asked_;  // the first exchange that got nothing since the last change
+  std::vector<std::unique_ptr<FusedPort>> ports_;
+  std::uint64_t last_ = 0;  // behind the last exchange that was posted
 };
 
 class FusedWorld final : public World {
  public:
-  FusedWorld(std::uint32_t workers, std::size_t assemblies) {
-    for (std::size_t i = 0; i < assemblies; ++i) {
-      hall_.assemblies.push_back(std::make_unique<Assembly>(workers, assemblies == 1));
-    }
+  FusedWorld(std::uint32_t workers, std::size_t halls) {
+    for (std::size_t i = 0; i < halls; ++i) halls_.push_back(std::make_unique<Hall>(workers));
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      ports_.push_back(std::make_unique<Port>(hall_, rank));
+      if (halls == 1) {
+        ports_.push_back(std::make_unique<FusedPort>(rank, workers, halls_[0]->of(rank)));
+      } else {
+        ports_.push_back(std::make_unique<Apart>(halls_, rank, workers));
+      }
       here_.push_back(rank);
     }
   }
@@ -181,16 +122,16 @@ class FusedWorld final : public World {
   }
 
  private:
-  Hall hall_;
-  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::unique_ptr<Hall>> halls_;
+  std::vector<std::unique_ptr<Carrier>> ports_;
   std::vector<std::uint32_t> here_;
 };
 
-Checked<std::unique_ptr<World>> make(const WorldOptions& options, std::size_t assemblies) {
+Checked<std::unique_ptr<World>> make(const WorldOptions& options, std::size_t halls) {
   if (options.lost != nullptr) {
     return Problem{Code::invalid_argument, "fused: every worker is counted"};
   }
-  return std::unique_ptr<World>(std::make_unique<FusedWorld>(options.workers, assemblies));
+  return std::unique_ptr<World>(std::make_unique<FusedWorld>(options.workers, halls));
 }
 
 Checked<std::unique_ptr<World>> make_alone(const WorldOptions& options) {

@@ -1,0 +1,58 @@
+// The bytes of fused messages and answers, shared by the files of Fusion.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace sluice::fused {
+
+// A message starts with the step's digest u64, the first exchange's sequence u64, the sender's rank
+// u32, kMagic u32, the training step u64, the bucket u64, as u32: digests of codec, of seed and of
+// tensors, and the number of exchanges; then what the sender has ready u64. A list, in a message or
+// an answer, starts with its size u32; so do sums whose size is not fixed. An answer starts with
+// what its sender has ready u64.
+inline constexpr std::size_t kHeader = 64;
+inline constexpr std::uint32_t kMagic = 0x33756673;  // "sfu3"
+inline constexpr std::size_t kSize = sizeof(std::uint32_t);
+inline constexpr std::size_t kAnswerHeader = sizeof(std::uint64_t);
+
+inline Error malformed(std::uint32_t rank, const char* what) {
+  return Error{Code::malformed, static_cast<std::int32_t>(rank), what};
+}
+
+inline Error invalid(const char* what) { return Error{Code::invalid_argument, 0, what}; }
+
+// Copies to the front of `into` and cuts it off.
+inline void append(std::span<const std::byte> bytes, std::span<std::byte>& into) {
+  std::copy(bytes.begin(), bytes.end(), into.begin());
+  into = into.subspan(bytes.size());
+}
+
+inline void append_size(std::size_t size, std::span<std::byte>& into) {
+  store_le(into, 0, static_cast<std::uint32_t>(size));
+  into = into.subspan(kSize);
+}
+
+// Cuts `size` bytes, or as many as a size in front says but at most `size`, off the front of
+// `rest`; false when they are not there.
+inline bool cut_off(std::size_t size, bool is_fixed, std::span<const std::byte>& rest,
+                    std::span<const std::byte>& bytes) {
+  if (!is_fixed) {
+    if (rest.size() < kSize) return false;
+    const std::size_t stated = load_le<std::uint32_t>(rest);
+    if (stated > size) return false;
+    rest = rest.subspan(kSize);
+    size = stated;
+  }
+  if (rest.size() < size) return false;
+  bytes = rest.first(size);
+  rest = rest.subspan(size);
+  return true;
+}
+
+}  // namespace sluice::fused

@@ -1,0 +1,39 @@
+// Collectives of ranks that live in one process: they meet in a hall, once per collective.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "carrier/collectives.h"
+
+namespace sluice::support {
+
+class Hall {
+ public:
+  explicit Hall(std::uint32_t workers);
+  ~Hall();
+  Hall(const Hall&) = delete;
+  Hall& operator=(const Hall&) = delete;
+
+  [[nodiscard]] Collectives& of(std::uint32_t rank);
+  // Collectives that all have met in.
+  [[nodiscard]] std::uint64_t met() const;
+
+ private:
+  class Guest;
+  void run();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t met_ = 0;
+  std::uint32_t here_ = 0;
+  std::vector<std::unique_ptr<Guest>> guests_;
+};
+
+}  // namespace sluice::support
