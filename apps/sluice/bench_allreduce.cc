@@ -144,7 +144,7 @@ class Bench {
     options.group.chunk_count = options_.chunk;
     options.group.window = options_.window;
     options.group.timeout = std::chrono::seconds(options_.timeout_seconds);
-    SLUICE_TRY_ASSIGN(options.group.feedback, parse_feedback(options_.feedback));
+    options.group.feedback = options_.feedback;
     return options;
   }
 
@@ -412,7 +412,7 @@ Verdict check_allreduce(const Process& process, const AllreduceOptions& options,
     return invalid(fmt::format("--workers {} on carrier '{}'; accepted: 1 to {}", options.workers,
                                process.carrier->name, kWorkerThreadsMax));
   }
-  SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options.feedback));
+  SLUICE_TRY_ASSIGN(const NamedFeedback feedback, make_feedback(options.feedback));
   for (const NamedCodec& codec : codecs) {
     SLUICE_TRY(check_feedback(feedback, codec.codec->traits(options.workers), codec.spec));
     for (const std::uint64_t count : counts_of(options)) {

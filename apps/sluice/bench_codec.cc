@@ -90,7 +90,7 @@ std::uint32_t read_all(std::span<const float> values) {
 
 // What the texts among the options say.
 struct Asked {
-  FeedbackKind feedback = FeedbackKind::none;
+  NamedFeedback feedback;
   BenchData data = {};
 };
 
@@ -103,7 +103,7 @@ std::uint64_t place_of(std::uint32_t rank, std::uint64_t offset) {
 struct Worker {
   AlignedBuffer host;
   AlignedBuffer place;
-  AlignedVector<float> residual;
+  std::array<AlignedVector<float>, kMemoriesMax> memories;  // of feedback
   std::vector<std::byte> state;
   std::vector<std::byte> model;
   std::vector<std::uint64_t> tally;
@@ -116,10 +116,12 @@ struct Worker {
 class Bench {
  public:
   Bench(const Codec& codec, Buffers& buffers, const BenchOptions& options, const Tensor& tensor,
-        FeedbackKind feedback)
+        const NamedFeedback& feedback)
       : codec_(codec),
         buffers_(buffers),
         workers_(options.workers),
+        kind_{feedback.kind.get(), feedback.info->plain, {}},
+        fuses_(codec.traits(workers_).fuses_feedback),
         all_(WorkerSet::all(workers_)),
         tensor_(tensor),
         chunk_count_(chunk_of(codec, options, tensor_)) {
@@ -131,7 +133,7 @@ class Bench {
       FlightSize size;
       for (const std::uint32_t count : {chunk_count_, tail}) {
         if (count == 0 || count > tensor_.count()) continue;
-        size.cover(codec, {tensor_, tensor_.count() - count, count, rank, workers_});
+        size.cover(codec, {tensor_, tensor_.count() - count, count, rank, workers_}, kind_);
       }
       worker.host = AlignedBuffer(size.host);
       worker.place = AlignedBuffer(size.place);
@@ -139,7 +141,9 @@ class Bench {
       worker.state.resize(plan.state_size);
       worker.model.resize(traits.model_size);
       worker.tally.resize(traits.tally_count);
-      if (feedback != FeedbackKind::none) worker.residual.resize(buffers.gradients[rank].size());
+      for (std::size_t i = 0; i < feedback.info->memories.size(); ++i) {
+        worker.memories[i].resize(buffers.gradients[rank].size());
+      }
     }
   }
 
@@ -185,14 +189,18 @@ class Bench {
     chunk.gradient = std::span<const float>(buffers_.gradients[rank]).subspan(place, count);
     chunk.mean = rank == 0 ? std::span(buffers_.mean).subspan(at, count)
                            : std::span(worker.mean).first(count);
-    if (!worker.residual.empty()) {
-      chunk.residual = std::span(worker.residual).subspan(place, count);
-    }
     chunk.state = worker.state;
     chunk.model = worker.model;
     chunk.tally = worker.tally;
+    Kept kept = kind_;
+    for (std::size_t i = 0; i < kMemoriesMax; ++i) {
+      if (worker.memories[i].empty()) continue;
+      kept.memories[i] = std::span(worker.memories[i]).subspan(place, count);
+    }
     Arena arena(worker.host.bytes(), worker.place.bytes());
-    worker.exchange = codec_.begin(chunk, arena);
+    const auto start = Clock::now();
+    worker.exchange = codec_.begin(with_feedback(chunk, kept, fuses_, arena), arena);
+    if (rank == 0) times_.encode += seconds_since(start);
   }
 
   void end_step(Worker& worker) {
@@ -240,6 +248,8 @@ class Bench {
   const Codec& codec_;
   Buffers& buffers_;
   std::uint32_t workers_;
+  Kept kind_;  // of feedback, without memories
+  bool fuses_;
   WorkerSet all_;
   Tensor tensor_;
   std::uint32_t chunk_count_;
@@ -362,7 +372,7 @@ std::uint64_t share_of(const BenchOptions& options, std::uint32_t thread) {
 Checked<Asked> check_codecs(std::span<const NamedCodec> codecs, const BenchOptions& options) {
   Asked asked;
   SLUICE_TRY_ASSIGN(asked.data, parse_data("--data", options.data));
-  SLUICE_TRY_ASSIGN(asked.feedback, parse_feedback(options.feedback));
+  SLUICE_TRY_ASSIGN(asked.feedback, make_feedback(options.feedback));
   for (const NamedCodec& codec : codecs) {
     SLUICE_TRY(check_feedback(asked.feedback, codec.codec->traits(options.workers), codec.spec));
     for (const std::uint32_t thread : {0u, options.threads - 1}) {

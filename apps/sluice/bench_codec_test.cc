@@ -20,7 +20,7 @@ struct Seen {
   std::vector<std::uint64_t> keys;     // of worker 0's chunks, in order
   std::vector<std::uint64_t> offsets;  // of the same
   std::set<std::uint32_t> ranks;       // that began an exchange
-  std::uint32_t with_residual = 0;     // exchanges
+  std::uint32_t with_feedback = 0;     // exchanges
   std::uint32_t with_old_state = 0;    // of worker 0: not all zero when begun
   std::vector<std::uint64_t> tallies;  // chunks counted, at each end of a step
 };
@@ -44,9 +44,9 @@ class WatchedCodec final : public Codec {
     EXPECT_EQ(chunk.tally.size(), traits(chunk.piece.workers).tally_count);
     const std::lock_guard lock(seen_.mutex);
     seen_.ranks.insert(chunk.piece.rank);
-    if (!chunk.residual.empty()) {
-      EXPECT_EQ(chunk.residual.size(), chunk.piece.count);
-      ++seen_.with_residual;
+    if (chunk.has_feedback()) {
+      EXPECT_EQ(chunk.given().size(), chunk.piece.count);
+      ++seen_.with_feedback;
     }
     if (chunk.piece.rank != 0) return exchange;
     seen_.keys.push_back(chunk.key);
@@ -100,7 +100,7 @@ TEST_F(BenchCodec, EveryPassIsATrainingStepOfItsOwn) {
     EXPECT_EQ(seen_.keys[i], chunk_key(0, i / 4, 0));
     EXPECT_EQ(seen_.offsets[i], i % 4 * 256);
   }
-  EXPECT_EQ(seen_.with_residual, 0u);
+  EXPECT_EQ(seen_.with_feedback, 0u);
 }
 
 TEST_F(BenchCodec, StateIsCarriedAndTheTallyStartsFromZero) {
@@ -110,10 +110,10 @@ TEST_F(BenchCodec, StateIsCarriedAndTheTallyStartsFromZero) {
   EXPECT_EQ(seen_.tallies, std::vector<std::uint64_t>(8u * 3u, 4));
 }
 
-TEST_F(BenchCodec, FeedbackGivesEveryWorkerAResidual) {
+TEST_F(BenchCodec, FeedbackIsThatOfEveryWorker) {
   options_.feedback = "ef";
   run();
-  EXPECT_EQ(seen_.with_residual, 8u * 4u * 3u);
+  EXPECT_EQ(seen_.with_feedback, 8u * 4u * 3u);
 }
 
 TEST_F(BenchCodec, ThreadsShareAllCoordinates) {

@@ -8,6 +8,7 @@
 #include "bench_allreduce.h"
 #include "bench_codec.h"
 #include "bench_lossless.h"
+#include "catalog/feedbacks.h"
 #include "commands.h"
 #include "json_file.h"
 #include "lossless_table.h"
@@ -177,8 +178,10 @@ void add_codec(Command& bench) {
   command.number("--repetitions", request->options.repetitions, "Of which the median [9]");
   command.number("--chunk", request->options.chunk,
                  "Coordinates per chunk, fitted to the codec's plan [65536]");
-  command.text("--feedback", request->options.feedback,
-               "none, or ef: a residual is carried, encode and decode include it [none]");
+  const std::string feedbacks =
+      fmt::format("SPEC: {}; its memories are carried, encode and decode include it [none]",
+                  feedbacks_accepted());
+  command.text("--feedback", request->options.feedback, feedbacks.c_str());
   command.text("--data", request->options.data,
                "uniform in [-1, 1); normal; layers: normal, each 4096 of another scale; "
                "sparse:DENSITY[,OVERLAP[,PATTERN]] as in bench lossless [uniform]");
@@ -187,7 +190,7 @@ void add_codec(Command& bench) {
       "Without options: the canonical workload. Repetitions of all codecs and of memcpy take\n"
       "turns; figures are medians of wall time. encode is everything between gradient and bytes,\n"
       "combine is adding one worker's bytes, decode is everything from the answer to the mean.\n"
-      "A repetition is a training step: codec state and residual are carried to the next one.\n"
+      "A repetition is a training step: codec state and feedback are carried to the next one.\n"
       "Only worker 0 is timed; its gradients are read from end to end, the other workers' from\n"
       "1 MiB each, again and again, as they would not pass through worker 0's caches either.");
   command.action([request] { return run(*request); });
@@ -218,7 +221,8 @@ void add_allreduce(Command& bench) {
   command.text("--data", request->data,
                "uniform, normal, layers or sparse:DENSITY[,OVERLAP[,PATTERN]], as in bench codec "
                "[normal]");
-  command.text("--feedback", options.feedback, "none or ef [none]");
+  const std::string feedbacks = fmt::format("SPEC: {} [none]", feedbacks_accepted());
+  command.text("--feedback", options.feedback, feedbacks.c_str());
   command.number("--chunk", options.chunk,
                  "Coordinates per chunk, fitted to the codec's plan [65536]");
   command.number("--window", options.window, "Chunks in flight [4]");
@@ -230,7 +234,7 @@ void add_allreduce(Command& bench) {
       "Example:\n"
       "  mpirun -n 4 --allow-run-as-root --oversubscribe sluice bench allreduce --carrier mpi\n"
       "      --codec tide:bits=4 -b 64K -e 64M -f 4\n"
-      "An operation is a training step of one tensor: codec state and residual are carried to the\n"
+      "An operation is a training step of one tensor: codec state and feedback are carried to the\n"
       "next. Where the carrier has a float32 all-reduce of its own, it is measured beside the\n"
       "codecs, in rows named plain. The lines above the table say what its columns are; #wrong is\n"
       "0 for every codec on every carrier, or something is broken and the exit status is 1.");

@@ -112,7 +112,7 @@ class Run {
 
  private:
   Verdict connect(const CarrierInfo& carrier, const NamedCodec& codec) {
-    SLUICE_TRY_ASSIGN(const FeedbackKind feedback, parse_feedback(options_.feedback));
+    SLUICE_TRY_ASSIGN(const NamedFeedback feedback, make_feedback(options_.feedback));
     const Tensor tensor = tensor_of(workers_.front());
     FleetOptions fleet;
     fleet.carrier = &carrier;
@@ -120,7 +120,7 @@ class Run {
     fleet.group.seed = options_.seed;
     fleet.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(count()));
     fleet.group.timeout = std::chrono::seconds(options_.timeout_seconds);
-    fleet.group.feedback = feedback;
+    fleet.group.feedback = feedback.spec;
     if (!options_.drop.empty()) {
       fleet.world.lost = [drop = options_.drop](const Arrival& arrival) {
         return std::find(drop.begin(), drop.end(), arrival.rank) != drop.end();
@@ -129,7 +129,7 @@ class Run {
     if (options_.dump_wire) {
       // A decoder is told what the options mean with this feedback.
       settled_.info = codec.info;
-      SLUICE_TRY_ASSIGN(settled_.spec, settle_spec(codec.spec, feedback != FeedbackKind::none));
+      SLUICE_TRY_ASSIGN(settled_.spec, settle_spec(codec.spec, feedback.kind != nullptr));
       plan_dump(codec, tensor, fleet.group.chunk_count);
       fleet.wrap = [this](Carrier& port, std::uint32_t rank) { return dump_->tap(port, rank); };
     }
@@ -205,7 +205,7 @@ Verdict check_reduce(const Process& process, const ReduceOptions& options, std::
     return invalid(fmt::format("--steps {}; accepted: 1 to {}", options.steps, kStepsMax));
   }
   SLUICE_TRY(check_timeout(options.timeout_seconds));
-  SLUICE_TRY(parse_feedback(options.feedback));
+  SLUICE_TRY(make_feedback(options.feedback));
   SLUICE_TRY(check_files(files));
   SLUICE_TRY(check_launched(process, files, files == 1 ? "file" : "files"));
   if (files > process.carrier->workers_max) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "catalog/feedbacks.h"
 #include "commands.h"
 #include "json_file.h"
 #include "npy.h"
@@ -93,7 +94,8 @@ void add_reduce_command(Command& program) {
                         &is_dump_file);
   command.number("--seed", request->options.seed, "Job seed of all randomness [0]");
   command.number("--step", request->options.step, "Number of the first step [0]");
-  command.text("--feedback", request->options.feedback, "none or ef [none]");
+  const std::string feedbacks = fmt::format("SPEC: {} [none]", feedbacks_accepted());
+  command.text("--feedback", request->options.feedback, feedbacks.c_str());
   command.number("--steps", request->options.steps,
                  "Reduce the same inputs this often, feedback carried over; errors are then "
                  "those of the running average, bytes and rounds the total [1]");

@@ -104,6 +104,7 @@ class WireDump::Tap final : public Carrier {
     if (answers) dump_.answered(rank_, ticket, *answers);
     return answers;
   }
+  Result<bool> flush() override { return inner_.flush(); }
   Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
   void abandon() override { inner_.abandon(); }
   std::string explain(const Ticket& ticket) override { return inner_.explain(ticket); }

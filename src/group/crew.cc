@@ -90,7 +90,7 @@ Verdict run_threads(std::span<const std::unique_ptr<Group>> groups, std::uint64_
   for (std::size_t place = 0; place < groups.size(); ++place) {
     if (errors[place].code == Code::ok) continue;
     Problem problem = problem_of(*groups[place], errors[place]);
-    if (!(errors[place] == Group::kElsewhere)) return problem;
+    if (!(errors[place] == Driver::kElsewhere)) return problem;
     if (!elsewhere) elsewhere = std::move(problem);
   }
   if (elsewhere) return *std::move(elsewhere);
@@ -105,8 +105,10 @@ Verdict run_stepped(std::span<const std::unique_ptr<Group>> groups, std::uint64_
       return problem_of(*groups[place], started.error());
     }
   }
-  // Nothing else can happen while this thread is the only one, so two idle rounds are a hang.
-  for (std::uint64_t idle = 0; idle < 2; ++idle) {
+  // Nothing else can happen while this thread is the only one, so some idle rounds are a hang. A
+  // step may be several collectives, of which groups notice the last.
+  constexpr std::uint64_t kIdleMax = 8;
+  for (std::uint64_t idle = 0; idle < kIdleMax; ++idle) {
     bool all_finished = true;
     for (const auto& group : groups) {
       const std::uint64_t before = group->stats().rounds + group->stats().chunks;

@@ -130,10 +130,10 @@ TEST(Crew, AWorkerWithFewerTensorsLetsTheOthersWaitInVain) {
       return jobs;
     };
   };
-  Ship stepped("f32", 3);
+  Ship stepped("bf16", 3);  // each tensor by itself
   expect_mentions(run_step(Crew::stepped, stepped.groups, 0, fewer(stepped)), Code::timeout,
                   {"wait for each other"});
-  Ship threads("f32", 2, {.timeout = std::chrono::milliseconds(20)});
+  Ship threads("bf16", 2, {.timeout = std::chrono::milliseconds(20)});
   expect_mentions(run_step(Crew::threads, threads.groups, 0, fewer(threads)), Code::timeout,
                   {"worker 0 of 2", "waiting for 1 of 2 workers: 1"});
 }

@@ -1,8 +1,9 @@
 // Every codec of the catalogue against answers made of any bytes: done or malformed, with nothing
-// of the caller's written before done and no infinity or NaN in the residual.
+// of the caller's written before done and no infinity or NaN in a memory of feedback.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "catalog/codecs.h"
+#include "catalog/feedbacks.h"
+#include "feedback/keeping.h"
 
 namespace {
 
@@ -76,34 +79,43 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   chunk.piece = {tensor, 0, count, data.ConsumeIntegralInRange(0u, workers - 1), workers};
   const Floats gradient = floats_from(data, count, false);
   Floats mean(count, -7.0f);
-  Floats residual = data.ConsumeBool() ? floats_from(data, count, true) : Floats{};
-  const Floats kept = residual;
+  const auto kind = data.ConsumeIntegralInRange<std::size_t>(0, kFeedbacks.size() - 1);
+  const auto feedback = make_feedback(kFeedbacks[kind].name);
+  std::array<Floats, kMemoriesMax> memories;
+  Kept kept{feedback->kind.get(), feedback->info->plain, {}};
+  for (std::size_t i = 0; i < feedback->info->memories.size(); ++i) {
+    memories[i] = floats_from(data, count, true);
+    kept.memories[i] = memories[i];
+  }
+  const auto before = memories;
   std::vector<std::byte> state(made->codec->plan(tensor, workers).state_size);
   const std::vector<std::byte> model(traits.model_size);
   std::vector<std::uint64_t> tally(traits.tally_count);
   Arena measuring;
-  made->codec->begin(chunk, measuring);
+  made->codec->begin(with_feedback(chunk, kept, traits.fuses_feedback, measuring), measuring);
   AlignedBuffer host(measuring.host_used());
   AlignedBuffer place(measuring.place_used());
   Arena arena(host.bytes(), place.bytes());
   chunk.gradient = gradient;
   chunk.mean = mean;
-  chunk.residual = residual;
   chunk.state = state;
   chunk.model = model;
   chunk.tally = tally;
-  Exchange* const exchange = made->codec->begin(chunk, arena);
+  Exchange* const exchange =
+      made->codec->begin(with_feedback(chunk, kept, traits.fuses_feedback, arena), arena);
 
   Answers answers;
   for (int turn = 0; turn < kStepsMax; ++turn) {
     const Result<Step> step = exchange->next(answers.all);
     if (!step) {
-      SLUICE_ASSERT(step.error().code == Code::malformed && residual == kept);
+      SLUICE_ASSERT(step.error().code == Code::malformed && memories == before);
       SLUICE_ASSERT(std::all_of(mean.begin(), mean.end(), [](float x) { return x == -7.0f; }));
       return 0;
     }
     if (step->kind == Step::Kind::done) {
-      for (const float rest : residual) SLUICE_ASSERT(std::isfinite(rest));
+      for (const Floats& memory : memories) {
+        for (const float value : memory) SLUICE_ASSERT(std::isfinite(value));
+      }
       return 0;
     }
     SLUICE_ASSERT(step->kind == Step::Kind::ask && step->rounds.size() <= kStepRoundsMax);

@@ -18,25 +18,30 @@ std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted) {
   return std::max(plan.multiple_of, count / plan.multiple_of * plan.multiple_of);
 }
 
-void FlightSize::cover(const Codec& codec, const Piece& piece) {
+void FlightSize::cover(const Codec& codec, const Piece& piece, const Kept& kept) {
   Arena measuring;
   Chunk bare;
   bare.piece = piece;
-  SLUICE_ASSERT(codec.begin(bare, measuring) == nullptr);
+  const Chunk seen =
+      with_feedback(bare, kept, codec.traits(piece.workers).fuses_feedback, measuring);
+  SLUICE_ASSERT(codec.begin(seen, measuring) == nullptr);
   host = std::max(host, measuring.host_used());
   place = std::max(place, measuring.place_used());
 }
 
-Status Flight::begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
-                     Stats& stats) {
+Status Flight::begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
+                     Carrier& carrier, Stats& stats) {
   Arena arena(host_.bytes(), place_.bytes());
-  return begin(codec, chunk, ticket, carrier, stats, arena);
+  return begin(codec, chunk, kept, ticket, carrier, stats, arena);
 }
 
-Status Flight::begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
-                     Stats& stats, Arena& arena) {
+Status Flight::begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
+                     Carrier& carrier, Stats& stats, Arena& arena) {
   SLUICE_ASSERT(!busy());
-  exchange_ = codec.begin(chunk, arena);
+  const auto start = std::chrono::steady_clock::now();
+  const bool fuses = codec.traits(chunk.piece.workers).fuses_feedback;
+  exchange_ = codec.begin(with_feedback(chunk, kept, fuses, arena), arena);
+  stats.encode_seconds += seconds_since(start);
   SLUICE_ASSERT(exchange_ != nullptr);
   ticket_ = ticket;
   chunk_place_ = chunk.place;

@@ -9,6 +9,7 @@
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "codec/codec.h"
+#include "feedback/keeping.h"
 #include "group/stats.h"
 #include "round/carrier.h"
 
@@ -21,7 +22,8 @@ std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted);
 struct FlightSize {
   std::size_t host = 0;
   std::size_t place = 0;
-  void cover(const Codec& codec, const Piece& piece);
+  // `kept`: the kind of feedback that exchanges of this codec have; its memories are not looked at.
+  void cover(const Codec& codec, const Piece& piece, const Kept& kept = {});
 };
 
 class Flight {
@@ -40,11 +42,12 @@ class Flight {
   [[nodiscard]] bool busy() const { return exchange_ != nullptr; }
   [[nodiscard]] const Ticket& ticket() const { return ticket_; }
 
-  // Begins the exchange and posts its first step. The chunk's spans stay put until not busy().
-  Status begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
-               Stats& stats);
-  Status begin(const Codec& codec, const Chunk& chunk, const Ticket& ticket, Carrier& carrier,
-               Stats& stats, Arena& arena);
+  // Begins the exchange and posts its first step. The spans of the chunk and of what is kept of it
+  // stay put until not busy().
+  Status begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
+               Carrier& carrier, Stats& stats);
+  Status begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
+               Carrier& carrier, Stats& stats, Arena& arena);
 
   // Goes as far as the carrier's answers allow, without blocking; true if anything moved. After an
   // error the exchange is over and nothing of the caller's has been written.

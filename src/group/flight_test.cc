@@ -118,7 +118,7 @@ struct Case {
     flight = std::make_unique<Flight>(size);
     script.answered.clear();
   }
-  Status begin() { return flight->begin(codec, chunk, {42, 1}, carrier, stats); }
+  Status begin() { return flight->begin(codec, chunk, {}, {42, 1}, carrier, stats); }
   Result<bool> advance() { return flight->advance(carrier, stats); }
 
   Script script;

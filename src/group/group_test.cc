@@ -127,7 +127,7 @@ TEST(Group, TensorsWhoseProductDoesNotFit64BitsAreRefused) {
 
 TEST(Group, ChunksFollowTheTensorAndThePlan) {
   const std::vector<Tensor> tensors{{1, 1, 1000}, {2, 7, 100}, {3, 1, 1}};
-  Solo solo("f32", tensors, {.chunk_count = 300});  // whole blocks of 256
+  Solo solo("bf16", tensors, {.chunk_count = 300});  // whole blocks of 256
   Floats values(1701);
   const auto all = std::span(values);
   ASSERT_TRUE(solo.step(0, {{0, all.first(1000), all.first(1000)},
@@ -223,7 +223,7 @@ TEST(Group, AJobThatDoesNotFitIsRefusedAndNothingStarts) {
 
 // Two chunks of one tensor at a time would both read and both write its residual.
 TEST(Group, ATensorTwiceInAStepIsRefused) {
-  Solo solo("fixed", {{1, 1, 10}, {2, 1, 10}}, {.feedback = FeedbackKind::ef});
+  Solo solo("fixed", {{1, 1, 10}, {2, 1, 10}}, {.feedback = "ef"});
   Floats values(30, 1.001f);
   const auto all = std::span(values);
   const std::vector<Job> jobs{{0, all.first(10), all.first(10)},
@@ -355,7 +355,7 @@ TEST(Group, WhatIsInFlightIsAbandonedWithTheGroupAndAtAFailure) {
 TEST(Group, ErrorFeedbackMakesTheRunningMeanConverge) {
   for (const std::string spec : {"thc:bits=3", "tide:bits=2,down=narrow"}) {
     Pair plain(spec);
-    Pair fed(spec, {{.feedback = FeedbackKind::ef}, {.feedback = FeedbackKind::ef}});
+    Pair fed(spec, {{.feedback = "ef"}, {.feedback = "ef"}});
     const std::vector<Floats> gradients{noise(1000, 0), noise(1000, 1)};
     std::vector<double> running_plain(1000);
     std::vector<double> running_fed(1000);
@@ -387,7 +387,7 @@ TEST(Group, ErrorFeedbackMakesTheRunningMeanConverge) {
 }
 
 TEST(Group, ResidualIsReadableAndEmptyWithoutFeedback) {
-  Solo fed("fixed", {{1, 1, 3}}, {.feedback = FeedbackKind::ef});
+  Solo fed("fixed", {{1, 1, 3}}, {.feedback = "ef"});
   Floats gradient{0x1p-40f, 2, 3};
   Floats mean(3);
   ASSERT_TRUE(fed.step(0, {{0, gradient, mean}}));

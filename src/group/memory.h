@@ -1,5 +1,6 @@
-// What one worker keeps between steps: residuals, codec state per tensor and per model, and the
-// counts of the step in hand. Cuts tensors into chunks.
+// What one worker keeps between steps: the codecs that its tensors may choose and which they have
+// chosen, feedback's memories, codec state per tensor and per model, and the counts of the step in
+// hand. Cuts tensors into chunks.
 //
 // Chunks of one step may be worked on by several threads: they never share a byte of it but the
 // counts, which each hands over by count().
@@ -7,16 +8,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "catalog/feedbacks.h"
 #include "codec/codec.h"
-#include "feedback/feedback.h"
+#include "feedback/keeping.h"
 #include "group/options.h"
+#include "group/tally.h"
 #include "round/carrier.h"
 
 namespace sluice {
@@ -25,75 +31,163 @@ class Memory {
   struct Token {};  // lets make() alone call the constructor
 
  public:
-  Memory(Token, const GroupOptions& options, std::string_view spec, const Codec& codec);
+  Memory(Token, const GroupOptions& options, NamedFeedback feedback);
 
-  // `spec` names codec and options in digests and saved state, where options that follow the
-  // feedback have their meaning. The codec outlives this.
-  static Checked<std::unique_ptr<Memory>> make(const GroupOptions& options, std::string_view spec,
-                                               const Codec& codec, std::span<const Tensor> tensors);
+  static Checked<std::unique_ptr<Memory>> make(const GroupOptions& options);
 
-  // More tensors, between steps, the same on every rank.
-  Verdict add(std::span<const Tensor> tensors);
+  // The choice of `f32`, which every memory has: what is measured or shares an exchange is exact.
+  static constexpr Choice kExact = 0;
+
+  // A codec that tensors may choose from now on. The same spec again is the same number: `spec`
+  // names codec and options in digests and saved state, where options that follow the feedback have
+  // their meaning. Between steps; the codec is shared with whoever made it.
+  Checked<Choice> offer(std::string_view spec, std::shared_ptr<const Codec> codec);
+
+  // Which tensors get feedback's memories: those whose codec loses something, or all of them, which
+  // only matters where a carrier may leave a worker out: an exact codec empties them otherwise.
+  enum class Keeps : std::uint8_t { lossy, all };
+  // More tensors, between steps, the same on every rank. All or nothing. Refused: what the codec
+  // refuses, with the tensors that have chosen it before; feedback that it does not take.
+  Verdict add(std::span<const Tensor> tensors, Choice choice, Keeps keeps = Keeps::lossy);
+  // Tensors whose jobs bring some of their rows, as many as the step has, the same on all ranks
+  // (sparse gradients). They keep nothing: no feedback, a fresh codec state every time. Refused:
+  // codecs with memory of a model, too.
+  Verdict add_rows(std::span<const Tensor> tensors, Choice choice);
+  // Between steps, the same on every rank. All or nothing; refused as when they are added, and also
+  // where a codec refuses the tensors that are left to it. Feedback's memories stay. Of tensors
+  // that had another choice codec state starts anew, and so does the model state of the codecs that
+  // they leave and come to: its budget is over other tensors.
+  Verdict choose(std::span<const std::uint32_t> tensors, Choice choice);
 
   [[nodiscard]] const GroupOptions& options() const { return options_; }
-  [[nodiscard]] const Codec& codec() const { return codec_; }
-  [[nodiscard]] const std::string& spec() const { return spec_; }
   [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
-  [[nodiscard]] std::size_t tally_count() const { return tally_.size(); }
-  // Coordinates per chunk. Chunks follow the tensor and the codec's plan, never threads or buckets.
-  [[nodiscard]] std::uint32_t chunk_count(const Tensor& tensor) const;
+  [[nodiscard]] Choice choice(std::size_t tensor) const { return held_[tensor].choice; }
+  [[nodiscard]] bool brings_rows(std::size_t tensor) const { return held_[tensor].rows; }
+  [[nodiscard]] std::size_t codec_count() const { return codecs_.size(); }
+  [[nodiscard]] const Codec& codec(Choice choice) const { return *codecs_[choice].codec; }
+  [[nodiscard]] const std::string& spec(Choice choice) const { return codecs_[choice].spec; }
+  // The spec that a topic names; empty if there is none.
+  [[nodiscard]] std::string_view spec_named(std::uint32_t name) const;
+  // The choice of that spec; codec_count() if there is none.
+  [[nodiscard]] Choice find(std::string_view spec) const;
+  // The specs that tensors have chosen, for a person.
+  [[nodiscard]] std::string specs() const;
 
-  // The chunk at `offset` of a tensor, with all that belongs to it; spans as given, of the chunk
-  // alone. Counts go to `tally`.
-  Chunk chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset,
-              std::span<const float> gradient, std::span<float> mean,
-              std::span<std::uint64_t> tally);
-  // Names that chunk alike on every rank, but for the sequence number: as one number, and in parts.
-  [[nodiscard]] std::uint64_t digest(const Chunk& chunk) const;
-  [[nodiscard]] Topic topic(const Chunk& chunk, std::uint64_t step) const;
-
-  // Any thread: adds a chunk's counts to the step's.
-  void count(std::span<const std::uint64_t> tally);
-  // The counts of all steps that have ended.
-  [[nodiscard]] std::span<const std::uint64_t> totals() const { return totals_; }
-  // Nothing in flight: turns the counts into the model's state.
-  void end_step();
-  // Instead of end_step(): the step's result is thrown away by the user, so what residuals booked
-  // as sent comes back. Needs options.keep_before.
-  void undo_step();
-
-  [[nodiscard]] std::span<float> residual(std::size_t tensor) { return feedback_.residual(tensor); }
-  [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
-    return feedback_.residual(tensor);
+  // Coordinates per chunk. Chunks follow the tensor and its codec's plan, never threads or buckets.
+  [[nodiscard]] std::uint32_t chunk_count(std::size_t tensor) const {
+    return chunk_count(tensors_[tensor], choice(tensor));
   }
-  [[nodiscard]] std::span<std::byte> state(std::size_t tensor) { return states_[tensor]; }
-  [[nodiscard]] std::span<std::byte> model() { return model_; }
+  [[nodiscard]] std::uint32_t chunk_count(const Tensor& tensor, Choice choice) const;
 
-  // Codec state, model state and residuals, between steps. load() refuses what another codec,
-  // rank, number of workers or list of tensors saved, and bytes that are damaged; on refusal
-  // nothing has changed.
+  // The chunk at `offset` of a tensor, with all that belongs to it but feedback; spans as given, of
+  // the chunk alone. Counts go to `tally`.
+  Chunk chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset,
+              std::span<const float> gradient, std::span<float> mean, Tally& tally);
+  // What feedback keeps of that chunk, which is about to begin: with keep_before it is copied.
+  Kept kept(std::size_t tensor, std::uint64_t offset, std::uint32_t count);
+  // How it is kept, for measuring: nothing where the tensor has no memories.
+  [[nodiscard]] Kept kind(std::size_t tensor) const;
+  [[nodiscard]] const NamedFeedback& feedback() const { return feedback_; }
+  // The same of a tensor that brings rows: `all` is what its job brought, `state` the job's, zero
+  // at first and as large as the codec's plan of `all` says.
+  Chunk chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor& all,
+                      std::uint64_t offset, std::span<const float> gradient, std::span<float> mean,
+                      std::span<std::byte> state, Tally& tally) const;
+  // Names a chunk that travels through a choice alike on every rank, but for the sequence number:
+  // as one number, and in parts. All changes of choices so far are in it: budgets depend on them.
+  [[nodiscard]] std::uint64_t digest(const Chunk& chunk, Choice choice) const;
+  [[nodiscard]] Topic topic(const Chunk& chunk, std::uint64_t step, Choice choice) const;
+
+  // Any thread: adds counts to the step's.
+  void count(const Tally& tally);
+  // A codec's counts of all steps that have ended.
+  [[nodiscard]] std::span<const std::uint64_t> totals(Choice choice) const {
+    return codecs_[choice].totals;
+  }
+  // Nothing in flight: turns the counts into the models' states.
+  void end_step();
+  // Instead of end_step(): the step's result is thrown away by the user, so what feedback booked as
+  // sent comes back. Needs options.keep_before.
+  void undo_step();
+  // A step of a job of one worker: the gradient becomes what its codec would have been given, as if
+  // all of that had been sent. What is not finite enters no memory.
+  void pay(std::size_t tensor, std::span<float> gradient);
+
+  // Feedback's memories of a whole tensor, by memory_names(); all empty where it has none.
+  [[nodiscard]] std::span<const std::string_view> memory_names() const {
+    return feedback_.info->memories;
+  }
+  [[nodiscard]] Memories memories(std::size_t tensor);
+  // The first of them: what was given and not yet sent.
+  [[nodiscard]] std::span<float> residual(std::size_t tensor) { return memories(tensor)[0]; }
+  [[nodiscard]] std::span<const float> residual(std::size_t tensor) const;
+  [[nodiscard]] std::span<std::byte> state(std::size_t tensor) { return held_[tensor].state; }
+  [[nodiscard]] std::span<std::byte> model(Choice choice) { return codecs_[choice].model; }
+
+  // Choices, codec state, model states and feedback's memories, between steps. load() refuses what
+  // another rank, number of workers, feedback or list of tensors saved, and bytes that are damaged;
+  // on refusal nothing has changed. Choices stay as they are here. Of a tensor that another codec
+  // saved (group/saved_state.cc says which is another) codec state starts anew, as after choose().
   [[nodiscard]] std::vector<std::byte> save() const;
   Verdict load(std::span<const std::byte> saved);
 
  private:
+  friend class SavedState;
+
+  // A codec of the table.
+  struct Offered {
+    std::string spec;
+    std::shared_ptr<const Codec> codec;
+    std::uint64_t identity = 0;
+    std::uint32_t name = 0;        // of the spec, for those who have another
+    std::size_t tensor_count = 0;  // that have chosen it
+    std::vector<std::byte> model;
+    std::vector<std::uint64_t> tally;
+    std::vector<std::uint64_t> totals;
+  };
+  // Feedback's memories of a tensor.
+  struct Stored {
+    std::vector<AlignedVector<float>> now;
+    std::vector<AlignedVector<float>> before;  // as they were before the step, with keep_before
+  };
+  // What is held of a tensor.
+  struct Held {
+    Choice choice = 0;
+    bool rows = false;
+    std::vector<std::uint8_t> in_step = {};  // by chunk: whether `before` is of this step
+    std::vector<std::byte> state = {};
+    Stored stored = {};
+  };
+
+  Verdict add(std::span<const Tensor> tensors, const Held& like, bool keeps);
   // Forgets what tensors from this one on keep.
   void cut(std::size_t count);
   Verdict add_ids();
+  void move(std::span<const Choice> after, Choice choice);
+  Verdict check_choice(Choice choice) const;
+  Verdict check_kind(Choice choice, bool rows) const;
+  // Whether a codec takes the tensors that have these choices.
+  Verdict check_accepts(Choice choice, std::span<const Choice> choices) const;
+  [[nodiscard]] std::vector<Choice> choices() const;
+  [[nodiscard]] std::vector<std::byte> new_state(std::size_t tensor, Choice choice) const;
+  [[nodiscard]] Stored new_stored(const Tensor& tensor) const;
+
+  // Nothing of a step has been counted or begun.
+  void forget_step();
+  [[nodiscard]] std::vector<std::uint8_t> new_marks(std::size_t tensor, Choice choice) const;
+
+  // How a topic names a codec.
+  [[nodiscard]] std::uint32_t name_of(const Offered& offered) const {
+    return offered.name ^ static_cast<std::uint32_t>(moves_ >> 32);
+  }
 
   GroupOptions options_;
-  std::string spec_;
-  const Codec& codec_;
-  std::uint64_t identity_;
-  std::uint32_t codec_name_;  // of the spec, for those who have another
+  NamedFeedback feedback_;
+  std::deque<Offered> codecs_;  // whose specs stay where they are
   std::vector<Tensor> tensors_;
   std::unordered_set<std::uint64_t> ids_;  // of the first so many tensors
-  Feedback feedback_;
-  Feedback before_;  // residuals as they were before the step, with keep_before …
-  std::vector<std::uint8_t> in_step_;  // … of the tensors that are in it
-  std::vector<std::vector<std::byte>> states_;
-  std::vector<std::byte> model_;
-  std::vector<std::uint64_t> tally_;
-  std::vector<std::uint64_t> totals_;
+  std::vector<Held> held_;
+  std::uint64_t moves_ = 0;  // digest of the choices that tensors have moved to
 };
 
 }  // namespace sluice

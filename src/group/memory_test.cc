@@ -13,32 +13,41 @@ namespace {
 
 constexpr std::size_t kCount = 300;
 
+Choice offer(Memory& memory, std::string_view spec) {
+  NamedCodec made = std::move(*make_codec(spec));
+  return *memory.offer(made.spec, std::move(made.codec));
+}
+
 // One worker's memory of two tensors. Chunks are handed out, and their residuals written as a codec
 // would.
 class MemoryOfTwo : public ::testing::Test {
  protected:
-  MemoryOfTwo() : codec_(std::move(*make_codec("tide:bits=2"))) {
+  MemoryOfTwo() {
     const GroupOptions options{.rank = 1,
                                .workers = 3,
                                .seed = 5,
-                               .feedback = FeedbackKind::ef,
+                               .feedback = "ef",
                                .chunk_count = 256,
                                .keep_before = true};
     const std::vector<Tensor> tensors{{1, 1, kCount}, {2, 1, kCount}};
-    memory_ = std::move(*Memory::make(options, codec_.spec, *codec_.codec, tensors));
+    memory_ = std::move(*Memory::make(options));
+    EXPECT_TRUE(memory_->add(tensors, offer(*memory_, "tide:bits=2")));
   }
 
   // All chunks of a tensor, of each of which the codec keeps `residual` and counts one.
   void encode(std::uint64_t step, std::size_t tensor, float residual) {
-    std::vector<std::uint64_t> tally(memory_->tally_count());
+    Tally tally;
+    tally.reset(*memory_);
     const std::vector<float> gradient(kCount);
     std::vector<float> mean(kCount);
-    const std::size_t whole = memory_->chunk_count(memory_->tensors()[tensor]);
+    const std::size_t whole = memory_->chunk_count(tensor);
     for (std::size_t at = 0; at < kCount; at += whole) {
       const std::size_t count = std::min(whole, kCount - at);
       const Chunk chunk = memory_->chunk(step, tensor, at, std::span(gradient).subspan(at, count),
                                          std::span(mean).subspan(at, count), tally);
-      std::fill(chunk.residual.begin(), chunk.residual.end(), residual);
+      for (const auto memory : memory_->kept(tensor, at, chunk.piece.count).memories) {
+        std::fill(memory.begin(), memory.end(), residual);
+      }
       ++chunk.tally[0];
     }
     memory_->count(tally);
@@ -48,15 +57,34 @@ class MemoryOfTwo : public ::testing::Test {
     return {kept.begin(), kept.end()};
   }
 
-  NamedCodec codec_;
   std::unique_ptr<Memory> memory_;
 };
+
+TEST_F(MemoryOfTwo, UndoRestoresAllMemoriesOfAKind) {
+  const GroupOptions options{.feedback = "dgc:momentum=1/2", .keep_before = true};
+  const std::vector<Tensor> tensors{{1, 1, kCount}, {2, 1, kCount}};
+  memory_ = std::move(*Memory::make(options));
+  ASSERT_TRUE(memory_->add(tensors, offer(*memory_, "tide:bits=2")));
+  EXPECT_EQ(memory_->options().feedback, "dgc:momentum=0.5");
+  EXPECT_EQ(memory_->memory_names().size(), 2u);
+  EXPECT_EQ(memory_->memories(0)[1].size(), kCount);
+  EXPECT_FALSE(memory_->kept(0, 0, 1).plain);
+  encode(1, 0, 1.0f);
+  memory_->end_step();
+  encode(2, 0, 2.0f);
+  for (const auto memory : memory_->memories(0)) EXPECT_EQ(memory[kCount - 1], 2.0f);
+  memory_->undo_step();
+  for (const auto memory : memory_->memories(0)) {
+    EXPECT_EQ(std::vector<float>(memory.begin(), memory.end()), std::vector<float>(kCount, 1.0f));
+  }
+}
 
 // Whatever a codec may ask a chunk about itself.
 TEST_F(MemoryOfTwo, AChunkKnowsItsPlaceStepAndKey) {
   const std::vector<float> gradient(44);
   std::vector<float> mean(44);
-  std::vector<std::uint64_t> tally(memory_->tally_count());
+  Tally tally;
+  tally.reset(*memory_);
   const Chunk chunk = memory_->chunk(9, 1, 256, gradient, mean, tally);
   EXPECT_EQ(chunk.piece.tensor, (Tensor{2, 1, kCount}));
   EXPECT_EQ(chunk.piece.offset, 256u);
@@ -67,10 +95,14 @@ TEST_F(MemoryOfTwo, AChunkKnowsItsPlaceStepAndKey) {
   EXPECT_EQ(chunk.key, chunk_key(5, 9, 2));
   EXPECT_EQ(chunk.gradient.data(), gradient.data());
   EXPECT_EQ(chunk.mean.data(), mean.data());
-  EXPECT_EQ(chunk.residual.data(), memory_->residual(1).data() + 256);
-  EXPECT_EQ(chunk.residual.size(), 44u);
-  EXPECT_EQ(chunk.model.data(), memory_->model().data());
-  EXPECT_EQ(chunk.tally.data(), tally.data());
+  EXPECT_FALSE(chunk.has_feedback());
+  const Kept kept = memory_->kept(1, 256, 44);
+  EXPECT_TRUE(kept.kind != nullptr && kept.plain);
+  EXPECT_EQ(kept.memories[0].data(), memory_->residual(1).data() + 256);
+  EXPECT_EQ(kept.memories[0].size(), 44u);
+  EXPECT_TRUE(kept.memories[1].empty());
+  EXPECT_EQ(chunk.model.data(), memory_->model(memory_->choice(0)).data());
+  EXPECT_EQ(chunk.tally.data(), tally.of(memory_->choice(0)).data());
 }
 
 std::vector<float> all(float value) { return std::vector<float>(kCount, value); }
@@ -84,6 +116,20 @@ TEST_F(MemoryOfTwo, UndoingAStepLeavesTensorsThatAreNotInItAsTheStepBeforeLeftTh
   memory_->undo_step();
   EXPECT_EQ(residual(0), all(1.0f)) << "it was not in step 2";
   EXPECT_EQ(residual(1), all(10.0f));
+}
+
+// A step that stopped midway, and a tensor that came twice in it.
+TEST_F(MemoryOfTwo, UndoingAStepBringsBackWhatBeganAsItWasBeforeTheStep) {
+  encode(1, 0, 1.0f);
+  memory_->end_step();
+  encode(2, 0, 2.0f);
+  memory_->end_step();
+  for (const float value : {5.0f, 6.0f}) {
+    const Kept kept = memory_->kept(0, 0, 256);
+    std::fill(kept.memories[0].begin(), kept.memories[0].end(), value);
+  }
+  memory_->undo_step();
+  EXPECT_EQ(residual(0), all(2.0f));
 }
 
 TEST_F(MemoryOfTwo, AStepAfterAnUndoneOneIsUndoneByItself) {
@@ -116,42 +162,43 @@ TEST_F(MemoryOfTwo, WhatIsLoadedAfterAnUndoneStepIsNotUndone) {
 TEST_F(MemoryOfTwo, WhatAnUndoneStepCountedIsForgotten) {
   encode(1, 0, 1.0f);
   memory_->end_step();
-  const std::vector<std::byte> model(memory_->model().begin(), memory_->model().end());
-  ASSERT_EQ(memory_->totals()[0], 2u) << "two chunks";
+  const std::vector<std::byte> model(memory_->model(memory_->choice(0)).begin(),
+                                     memory_->model(memory_->choice(0)).end());
+  ASSERT_EQ(memory_->totals(memory_->choice(0))[0], 2u) << "two chunks";
   encode(2, 0, 1.0f);
   encode(2, 1, 1.0f);
   memory_->undo_step();
-  EXPECT_TRUE(std::equal(model.begin(), model.end(), memory_->model().begin()));
+  EXPECT_TRUE(std::equal(model.begin(), model.end(), memory_->model(memory_->choice(0)).begin()));
   encode(3, 0, 1.0f);
   memory_->end_step();
-  EXPECT_EQ(memory_->totals()[0], 4u);
-  EXPECT_TRUE(std::equal(model.begin(), model.end(), memory_->model().begin()))
+  EXPECT_EQ(memory_->totals(memory_->choice(0))[0], 4u);
+  EXPECT_TRUE(std::equal(model.begin(), model.end(), memory_->model(memory_->choice(0)).begin()))
       << "the model's state is that of a step with two chunks, again";
 }
 
 TEST(Memory, TensorsThatAreRefusedLeaveEverythingAsItWas) {
-  const NamedCodec codec = std::move(*make_codec("tide:bits=1"));
-  auto memory = std::move(*Memory::make({}, codec.spec, *codec.codec, {}));
+  auto memory = std::move(*Memory::make({}));
+  const Choice choice = offer(*memory, "tide:bits=1");
   const std::vector<std::byte> before = memory->save();
   const Tensor small{3, 1, 17};  // two scales of 12 bits are more than 17
   const Tensor huge{4, std::uint64_t{1} << 40, 2};
-  EXPECT_FALSE(memory->add({&small, 1}).has_value());
-  EXPECT_FALSE(memory->add({&huge, 1}).has_value());
+  EXPECT_FALSE(memory->add({&small, 1}, choice).has_value());
+  EXPECT_FALSE(memory->add({&huge, 1}, choice).has_value());
   EXPECT_TRUE(memory->tensors().empty());
   EXPECT_EQ(memory->save(), before);
   const Tensor good{5, 1, 4096};
-  ASSERT_TRUE(memory->add({&good, 1}).has_value());
+  ASSERT_TRUE(memory->add({&good, 1}, choice).has_value());
   ASSERT_EQ(memory->tensors().size(), 1u);
   EXPECT_EQ(memory->tensors()[0], good);
 }
 
 TEST(Memory, AnIdIsTakenOnceHoweverTensorsComeAndIsFreeAgainAfterARefusal) {
-  const NamedCodec codec = std::move(*make_codec("f32"));
-  auto memory = std::move(*Memory::make({}, codec.spec, *codec.codec, {}));
+  auto memory = std::move(*Memory::make({}));
+  const Choice choice = offer(*memory, "f32");
   const auto add = [&](std::vector<std::uint64_t> ids) {
     std::vector<Tensor> tensors;
     for (const std::uint64_t id : ids) tensors.push_back({id, 1, 8});
-    const Verdict added = memory->add(tensors);
+    const Verdict added = memory->add(tensors, choice);
     return added ? std::string() : added.error().message;
   };
   EXPECT_EQ(add({5, 6}), "");

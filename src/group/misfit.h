@@ -10,13 +10,14 @@
 namespace sluice {
 
 template <class Job>
-std::string misfit(std::size_t index, const Job& job, const Tensor& tensor) {
+std::string misfit(std::size_t index, const Job& job, const Tensor& tensor, bool brings_rows) {
+  const std::string accepted =
+      brings_rows ? fmt::format("rows of {}, at most {} of them", tensor.cols, tensor.rows)
+                  : fmt::format("{}, which is {} x {}", tensor.count(), tensor.rows, tensor.cols);
   return fmt::format(
       "job {} does not fit: {} coordinates of gradient and {} of mean for tensor {} (id {:x}); "
-      "accepted: {}, "
-      "which is {} x {}",
-      index, job.gradient.size(), job.mean.size(), job.tensor, tensor.id, tensor.count(),
-      tensor.rows, tensor.cols);
+      "accepted: {}",
+      index, job.gradient.size(), job.mean.size(), job.tensor, tensor.id, accepted);
 }
 
 }  // namespace sluice

@@ -3,9 +3,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
-#include "feedback/feedback.h"
+#include "codec/codec.h"
 
 namespace sluice {
 
@@ -13,11 +14,11 @@ struct GroupOptions {
   std::uint32_t rank = 0;
   std::uint32_t workers = 1;
   std::uint64_t seed = 0;
-  FeedbackKind feedback = FeedbackKind::none;
+  std::string feedback = "none";         // its SPEC (catalog/feedbacks.h)
   std::uint32_t chunk_count = 1u << 16;  // coordinates per chunk, fitted to the codec's plan
   std::uint32_t window = 4;              // chunks in flight
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
-  // Residuals can be taken back to what they were before a step, at the price of a copy of them.
+  // Feedback's memories can be taken back to what they were before a step, for a copy of them.
   bool keep_before = false;
 };
 

@@ -39,8 +39,12 @@ void Probe::look_at(const ProbedChunk& chunk, std::uint32_t number) {
     const std::uint64_t block = (chunk.offset + first) / kProbeBlock;
     if (!is_turn(chunk.tensor.id, block, turns, number)) continue;
     const std::size_t count = std::min<std::size_t>(kProbeBlock, chunk.gradient.size() - first);
-    for (std::size_t i = first; i < first + count; ++i) {
-      input_.push_back(chunk.gradient[i] + (chunk.residual.empty() ? 0.0f : chunk.residual[i]));
+    const auto gradient = chunk.gradient.subspan(first, count);
+    const std::size_t at = input_.size();
+    input_.insert(input_.end(), gradient.begin(), gradient.end());
+    if (chunk.kept.kind != nullptr) {
+      chunk.kept.kind->before(gradient, part_of(chunk.kept.memories, first, count),
+                              std::span(input_).subspan(at));
     }
     blocks_.push_back({chunk.index, turns, chunk.mean.subspan(first, count)});
   }

@@ -1,4 +1,4 @@
-// A probe: some blocks of a parcel also travel exactly, so that the codec's error is measured while
+// A probe: some blocks of a bucket also travel exactly, so that the codec's error is measured while
 // it works.
 //
 // The blocks of a tensor take turns: in every probe one of 32 is looked at, and at least one. In
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "codec/chunk.h"
+#include "feedback/keeping.h"
 
 namespace sluice {
 
@@ -36,8 +37,8 @@ struct ProbedChunk {
   Tensor tensor;
   std::uint64_t offset = 0;
   std::span<const float> gradient;
-  std::span<const float> residual;  // empty: no feedback
-  std::span<const float> mean;      // where the codec will write
+  Kept kept;
+  std::span<const float> mean;  // where the codec will write
 };
 
 class Probe {

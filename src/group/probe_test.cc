@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "feedback/ef.h"
+
 namespace sluice {
 namespace {
 
@@ -25,8 +27,13 @@ std::vector<std::uint64_t> weights(std::size_t count, std::size_t chunk) {
     Probe probe;
     for (std::size_t at = 0; at < count; at += chunk) {
       const auto part = std::span(values).subspan(at, std::min(chunk, count - at));
-      probe.look_at({.index = 3, .tensor = {77, 1, count}, .offset = at, .gradient = part,
-                     .residual = {}, .mean = part}, number);
+      probe.look_at({.index = 3,
+                     .tensor = {77, 1, count},
+                     .offset = at,
+                     .gradient = part,
+                     .kept = {},
+                     .mean = part},
+                    number);
     }
     std::copy(probe.input().begin(), probe.input().end(), probe.mean().begin());
     const auto found = probe.compare();
@@ -54,19 +61,30 @@ TEST(Probe, CostsAThirtySecondOfALargeTensor) {
   const Floats values(1 << 20);
   for (std::uint32_t number = 1; number <= 2 * kProbeTurns; ++number) {
     Probe probe;
-    probe.look_at({.index = 0, .tensor = {5, 1, values.size()}, .offset = 0, .gradient = values,
-                   .residual = {}, .mean = values}, number);
+    probe.look_at({.index = 0,
+                   .tensor = {5, 1, values.size()},
+                   .offset = 0,
+                   .gradient = values,
+                   .kept = {},
+                   .mean = values},
+                  number);
     EXPECT_EQ(probe.input().size(), values.size() / kProbeTurns);
   }
 }
 
 TEST(Probe, LooksAtGradientAndResidualAndComparesWithTheMean) {
   const Floats gradient{1, 2, 3};
-  const Floats residual{0.5f, 0, -1};
+  Floats residual{0.5f, 0, -1};
+  const auto error_feedback = ef::make({});
   Floats mean{1, 1, 1};
   Probe probe;
-  probe.look_at({.index = 0, .tensor = {5, 1, 3}, .offset = 0, .gradient = gradient,
-                 .residual = residual, .mean = mean}, 1);
+  probe.look_at({.index = 0,
+                 .tensor = {5, 1, 3},
+                 .offset = 0,
+                 .gradient = gradient,
+                 .kept = {error_feedback.get(), true, {residual}},
+                 .mean = mean},
+                1);
   EXPECT_EQ(Floats(probe.input().begin(), probe.input().end()), (Floats{1.5f, 2, 2}));
   const Floats exact{2, 0, -1};
   std::copy(exact.begin(), exact.end(), probe.mean().begin());
@@ -86,8 +104,13 @@ TEST(Probe, TellsLiveAndSilentBlocksOfEveryTensor) {
   Floats mean(gradient.size());
   Probe probe;
   for (std::uint32_t index = 0; index < 3; ++index) {
-    probe.look_at({.index = index, .tensor = {9u + index, 64, kProbeBlock}, .offset = 0,
-                   .gradient = gradient, .residual = {}, .mean = mean}, 4);
+    probe.look_at({.index = index,
+                   .tensor = {9u + index, 64, kProbeBlock},
+                   .offset = 0,
+                   .gradient = gradient,
+                   .kept = {},
+                   .mean = mean},
+                  4);
   }
   // Two blocks each: of tensor 0 dead, of tensor 1 live, of tensor 2 one of each.
   ASSERT_EQ(probe.mean().size(), 6 * kProbeBlock);

@@ -1,4 +1,5 @@
-// Any bytes as a saved group: loaded and saved as the same bytes, or refused and nothing changed.
+// Any bytes as a saved memory: loaded, and saved as what loads again, or refused and nothing
+// changed.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <memory>
@@ -7,26 +8,33 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/random.h"
-#include "carrier/local/local.h"
 #include "catalog/codecs.h"
-#include "group/group.h"
+#include "group/memory.h"
 
 namespace {
 
 using namespace sluice;
 using Bytes = std::vector<std::byte>;
 
+std::unique_ptr<Memory> make_memory() {
+  auto memory = std::move(*Memory::make({.feedback = "ef"}));
+  const auto offer = [&](const char* spec) {
+    NamedCodec made = std::move(*make_codec(spec));
+    return *memory->offer(made.spec, std::move(made.codec));
+  };
+  const std::vector<Tensor> tensors{{1, 2, 3}, {2, 0, 9}, {3, 1, 1}, {4, 1, 70}};
+  const std::span all(tensors);
+  SLUICE_ASSERT(memory->add(all.first(1), offer("f32")).has_value());
+  SLUICE_ASSERT(memory->add(all.subspan(1, 2), offer("fixed")).has_value());
+  SLUICE_ASSERT(memory->add(all.last(1), offer("tide:scales=previous")).has_value());
+  const Tensor rows{5, 100, 2};
+  SLUICE_ASSERT(memory->add_rows({&rows, 1}, offer("lossless")).has_value());
+  return memory;
+}
+
 struct Subject {
-  Subject() : codec(std::move(*make_codec("fixed"))), world(std::move(*local::make_world({}))) {
-    const std::vector<Tensor> tensors{{1, 2, 3}, {2, 0, 9}, {3, 1, 1}};
-    group = std::move(*Group::make({.feedback = FeedbackKind::ef}, codec.spec, *codec.codec,
-                                   world->port(0), tensors));
-    fresh = group->save();
-  }
-  NamedCodec codec;
-  std::unique_ptr<World> world;
-  std::unique_ptr<Group> group;
-  Bytes fresh;
+  std::unique_ptr<Memory> memory = make_memory();
+  Bytes fresh = memory->save();
 };
 
 // As saved_state.cc has it: words of eight bytes, then single ones, over a seed of the size.
@@ -41,14 +49,18 @@ void sign(Bytes& saved) {
 }
 
 void load(Subject& subject, const Bytes& saved) {
-  const Bytes before = subject.group->save();
-  const Verdict verdict = subject.group->load(saved);
+  const Bytes before = subject.memory->save();
+  const Verdict verdict = subject.memory->load(saved);
+  const Bytes after = subject.memory->save();
   if (verdict) {
-    SLUICE_ASSERT(subject.group->save() == saved);
+    // What was taken over is all there is: another one takes over the same.
+    const auto other = make_memory();
+    SLUICE_ASSERT(other->load(after).has_value());
+    SLUICE_ASSERT(other->save() == after);
     return;
   }
   SLUICE_ASSERT(verdict.error().code == Code::malformed || verdict.error().code == Code::mismatch);
-  SLUICE_ASSERT(subject.group->save() == before);
+  SLUICE_ASSERT(after == before);
 }
 
 }  // namespace

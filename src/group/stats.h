@@ -13,6 +13,7 @@ struct Stats {
   std::uint64_t chunks = 0;
   double encode_seconds = 0;                     // in calls of an exchange that asked for rounds
   double decode_seconds = 0;                     // in calls that were done
+  double carrier_seconds = 0;                    // in the carrier, waiting too
   std::uint32_t contributors_min = 0xffffffffu;  // over all parts; untouched without rounds
 };
 

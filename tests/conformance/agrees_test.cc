@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "catalog/feedbacks.h"
 #include "tests/support/checks.h"
 #include "tests/support/fake_codec.h"
 #include "tests/support/pairwise.h"
@@ -75,7 +76,7 @@ class AgreesEverywhere : public ConformanceTest {
                             .data = kData[row[data]].kind,
                             .chunk_count = kChunks[row[chunk]],
                             .missing = kMissing[row[missing]],
-                            .feedback = kFeedbacks[row[feedback]].kind,
+                            .feedback = kFeedbacks[row[feedback]].name,
                             .steps = row[feedback] == 0 ? 1u : 2u};
     const Way way{.arrivals = kArrivals[row[arrivals]],
                   .crew = row[crew] == 0 ? Crew::stepped : Crew::threads,
@@ -108,13 +109,14 @@ TEST_P(AgreesEverywhere, EveryRankAndEveryWayGivesTheSameBytes) {
 
 // Every level with everything else, where that is cheap.
 TEST_P(AgreesEverywhere, EveryKernelLevelGivesTheSameBytes) {
+  std::size_t turn = 0;
   for (const DataInfo& info : kData) {
     const Scenario scenario{.count = 1031,
                             .workers = 5,
                             .data = info.kind,
                             .chunk_count = 512,
                             .missing = traits().quorum ? Missing::third : Missing::none,
-                            .feedback = takes_feedback() ? FeedbackKind::ef : FeedbackKind::none,
+                            .feedback = feedbacks()[turn++ % feedbacks().size()],
                             .steps = 3};
     const Inputs inputs(scenario);
     const Outcome reference = run_scenario(codec(), carrier(), inputs, Way{});

@@ -63,8 +63,7 @@ TEST_F(SuitesCanFail, WhenACoordinateIsLeftOut) {
 
 TEST_F(SuitesCanFail, WhenTheCallersMemoryIsWrittenBeforeDone) {
   expect_says(is_clean(exchange_with(Flaw::writes_mean_early)), "mean was written before done");
-  expect_says(is_clean(exchange_with(Flaw::writes_residual_early)),
-              "residual was written before done");
+  expect_says(is_clean(exchange_with(Flaw::tells_early)), "memory was written before done");
   expect_says(is_clean(exchange_with(Flaw::writes_state_early)), "state was written before done");
   expect_says(is_clean(exchange_with(Flaw::counts_too_early)), "tally was written before done");
 }
@@ -108,8 +107,7 @@ TEST_F(SuitesCanFail, WhenTheResidualDoesNotFitTheMean) {
 }
 
 TEST_F(SuitesCanFail, WhenAWorkerThatWasNotCountedForgets) {
-  const Inputs inputs(
-      Scenario{.workers = 3, .missing = Missing::first, .feedback = FeedbackKind::ef});
+  const Inputs inputs(Scenario{.workers = 3, .missing = Missing::first, .feedback = "ef"});
   const auto codec = make_fake_codec(Flaw::forgets_when_not_counted);
   expect_says(
       counts_only_the_present(*codec, inputs, run_scenario(*codec, kCarriers[0], inputs, {})),

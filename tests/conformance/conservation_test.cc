@@ -1,84 +1,44 @@
-// Error feedback keeps its promise: over all steps, what the means delivered plus what residuals
-// hold is what was given. For every codec and option of the catalogue that takes feedback.
+// Feedback keeps its promise: over all steps, what the means delivered plus what residuals hold is
+// what was given, gradients or what the kind makes of them. For every codec and option of the
+// catalogue that takes feedback, and every kind of it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "catalog/carriers.h"
 #include "catalog/codecs.h"
+#include "catalog/feedbacks.h"
 #include "tests/support/fake_codec.h"
-#include "tests/support/pairwise.h"
+#include "tests/support/specs.h"
 #include "tests/support/team.h"
 
 namespace sluice::support {
 namespace {
 
 constexpr double kLostMax = 1e-5;
-constexpr Scenario kPlain{
-    .count = 3000, .workers = 4, .chunk_count = 1024, .feedback = FeedbackKind::ef, .steps = 50};
-constexpr Scenario kHeavy{.count = 700,
-                          .workers = 3,
-                          .data = DataKind::heavy_tails,
-                          .feedback = FeedbackKind::ef,
-                          .steps = 50};
-constexpr Scenario kMissing{.count = 3000,
-                            .workers = 4,
-                            .chunk_count = 1024,
-                            .missing = Missing::third,
-                            .feedback = FeedbackKind::ef,
-                            .steps = 50};
+constexpr Scenario kPlain{.count = 3000, .workers = 4, .chunk_count = 1024, .steps = 50};
+constexpr Scenario kHeavy{.count = 700, .workers = 3, .data = DataKind::heavy_tails, .steps = 50};
+constexpr Scenario kMissing{
+    .count = 3000, .workers = 4, .chunk_count = 1024, .missing = Missing::third, .steps = 50};
 
-std::string text_of(const OptionInfo& option, double value) {
-  return option.kind == OptionInfo::Kind::choice
-             ? std::string(option.choices[static_cast<std::size_t>(value)])
-             : fmt::format("{}", value);
+Scenario with(Scenario scenario, std::string_view feedback) {
+  scenario.feedback = feedback;
+  return scenario;
 }
 
-// The default first: where a covering set leaves a choice, it takes that.
-std::vector<double> values_of(const OptionInfo& option) {
-  std::vector<double> values{option.preset};
-  const auto add = [&](double value) {
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-  };
-  for (std::size_t i = 0; i < option.choices.size(); ++i) add(static_cast<double>(i));
-  if (option.kind == OptionInfo::Kind::choice) return values;
-  add(option.minimum);
-  add(option.maximum);
-  return values;
-}
-
-// Every value of every option beside defaults, and every pair of values of two options. Those that
-// contradict each other are left to make_codec to refuse.
-std::set<std::string> specs_of(const Info& info) {
-  std::vector<std::vector<double>> values;
-  std::vector<std::size_t> counts;
-  for (const OptionInfo& option : info.options) {
-    values.push_back(values_of(option));
-    counts.push_back(values.back().size());
-  }
-  std::set<std::string> specs{std::string(info.name)};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    for (const double value : values[i]) {
-      specs.insert(
-          fmt::format("{}:{}={}", info.name, info.options[i].key, text_of(info.options[i], value)));
-    }
-  }
-  if (values.size() < 2) return specs;
-  for (const Row& row : covering_rows(counts, forbid_nothing)) {
-    std::string options;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      options += fmt::format("{}{}={}", i == 0 ? "" : ",", info.options[i].key,
-                             text_of(info.options[i], values[i][row[i]]));
-    }
-    specs.insert(fmt::format("{}:{}", info.name, options));
-  }
-  return specs;
+// What feedback makes of a gradient where nothing is left over: itself, or a velocity.
+std::vector<float> given_by(const Feedback& kind, std::span<const float> gradient,
+                            Memories memories) {
+  std::vector<float> nothing(gradient.size());
+  std::vector<float> given(gradient.size());
+  memories[0] = nothing;
+  kind.before(gradient, memories, given);
+  return given;
 }
 
 using Totals = std::vector<std::vector<double>>;  // by tensor
@@ -95,6 +55,7 @@ double norm(const Totals& totals) {
 double lost_share(const Codec& codec, const Scenario& scenario) {
   Inputs inputs(scenario);
   Team team(codec, kCarriers[0], inputs, Way{});
+  const NamedFeedback feedback = std::move(*make_feedback(scenario.feedback));
   std::uint32_t counted = 0;
   for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
     counted += is_missing(scenario.missing, rank, scenario.workers) ? 0 : 1;
@@ -108,7 +69,8 @@ double lost_share(const Codec& codec, const Scenario& scenario) {
         auto& gradient = inputs.gradients[tensor][rank];
         fill_gradient(scenario.data, scenario.seed + step, inputs.tensors[tensor].id, rank,
                       gradient);
-        for (std::size_t i = 0; i < gradient.size(); ++i) given[tensor][i] += gradient[i];
+        const auto now = given_by(*feedback.kind, gradient, team.group(rank).memories(tensor));
+        for (std::size_t i = 0; i < now.size(); ++i) given[tensor][i] += now[i];
       }
     }
     const Verdict ran = team.run(step);
@@ -132,7 +94,12 @@ double lost_share(const Codec& codec, const Scenario& scenario) {
   return norm(lost) / norm(given);
 }
 
-class Conservation : public ::testing::TestWithParam<std::string_view> {
+struct Pairing {
+  std::string_view codec;
+  std::string_view feedback;
+};
+
+class Conservation : public ::testing::TestWithParam<Pairing> {
  protected:
   static bool is_possible(const Codec& codec, const Scenario& scenario) {
     const Traits traits = codec.traits(scenario.workers);
@@ -143,7 +110,8 @@ class Conservation : public ::testing::TestWithParam<std::string_view> {
   void check(const std::string& spec) {
     const auto made = make_codec(spec);
     if (!made) return;  // options that contradict each other
-    for (const Scenario& scenario : {kPlain, kHeavy, kMissing}) {
+    for (const Scenario& one : {kPlain, kHeavy, kMissing}) {
+      const Scenario scenario = with(one, GetParam().feedback);
       if (!is_possible(*made->codec, scenario)) continue;
       const double lost = lost_share(*made->codec, scenario);
       EXPECT_LE(lost, kLostMax) << spec << ": " << describe(scenario);
@@ -158,26 +126,32 @@ class Conservation : public ::testing::TestWithParam<std::string_view> {
 
 TEST_P(Conservation, WhatWasGivenWasDeliveredOrIsKept) {
   for (const Info& info : kCodecs) {
-    if (info.name != GetParam()) continue;
+    if (info.name != GetParam().codec) continue;
     for (const std::string& spec : specs_of(info)) check(spec);
   }
   RecordProperty("checked", static_cast<int>(checked_));
   RecordProperty("lost_share", fmt::format("{:.3g}", worst_));
-  EXPECT_EQ(checked_ > 0, make_codec(GetParam())->codec->traits(4).takes_feedback());
+  EXPECT_EQ(checked_ > 0, make_codec(GetParam().codec)->codec->traits(4).takes_feedback());
 }
 
-std::vector<std::string_view> codec_names() {
-  std::vector<std::string_view> names;
-  for (const Info& info : kCodecs) names.push_back(info.name);
-  return names;
+std::vector<Pairing> pairings() {
+  std::vector<Pairing> all;
+  for (const Info& info : kCodecs) {
+    for (const FeedbackInfo& feedback : kFeedbacks) {
+      if (!feedback.memories.empty()) all.push_back({info.name, feedback.name});
+    }
+  }
+  return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, Conservation, ::testing::ValuesIn(codec_names()),
-                         [](const auto& row) { return std::string(row.param); });
+INSTANTIATE_TEST_SUITE_P(Catalogue, Conservation, ::testing::ValuesIn(pairings()),
+                         [](const auto& row) {
+                           return fmt::format("{}_{}", row.param.codec, row.param.feedback);
+                         });
 
 // The fake codec's sums come down rounded, and it takes feedback all the same.
 TEST(ConservationCheck, ACodecThatLosesOnTheWayDownIsNoticed) {
-  EXPECT_GT(lost_share(*make_fake_codec(), kHeavy), 100 * kLostMax);
+  EXPECT_GT(lost_share(*make_fake_codec(), with(kHeavy, "ef")), 100 * kLostMax);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "catalog/feedbacks.h"
 #include "tests/support/checks.h"
 #include "tests/support/fused_world.h"
 #include "tests/support/like_local.h"
@@ -35,7 +36,7 @@ TEST_P(Fused, GivesTheBytesOfLocal) {
                             .workers = kWorkers[row[workers]],
                             .data = kData[row[data]].kind,
                             .chunk_count = kChunks[row[chunk]],
-                            .feedback = kFeedbacks[row[feedback]].kind,
+                            .feedback = kFeedbacks[row[feedback]].name,
                             .steps = row[feedback] == 0 ? 1u : 2u};
     const Way way{.crew = row[crew] == 0 ? Crew::stepped : Crew::threads,
                   .in_place = row[in_place] != 0};
@@ -53,8 +54,10 @@ TEST_P(Fused, GivesTheBytesOfLocalToMoreWorkersThanAWordHasBits) {
 
 TEST_P(Fused, FinishesEveryExchangeAlike) {
   for (const std::uint32_t size : {1u, 40u, 700u, 9001u}) {
-    const RigCase rig_case{.count = size, .workers = 5, .feedback = takes_feedback()};
-    EXPECT_TRUE(finished_alike(run_exchange(codec(), kFusedAlone, rig_case)));
+    for (const std::string_view kind : feedbacks()) {
+      const RigCase rig_case{.count = size, .workers = 5, .feedback = kind};
+      EXPECT_TRUE(finished_alike(run_exchange(codec(), kFusedAlone, rig_case)));
+    }
   }
 }
 

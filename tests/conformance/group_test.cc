@@ -13,11 +13,14 @@ namespace sluice::support {
 namespace {
 
 constexpr std::size_t kModelSize = 8;  // of the fake codec: refinement u32, chunks u32
-constexpr std::size_t kSpecAt = 24;    // magic, version, rank, workers, feedback
 
 // The model state inside a saved group.
 std::span<const std::byte> model_in(std::span<const std::byte> saved) {
-  const std::size_t at = kSpecAt + 4 + load_le<std::uint32_t>(saved, kSpecAt);
+  std::size_t at = 24;                          // magic, version, rank, workers, feedback
+  at += 4 + load_le<std::uint32_t>(saved, at);  // the feedback's spec
+  EXPECT_EQ(load_le<std::uint32_t>(saved, at), 1u) << "codecs";
+  at += 4;
+  at += 4 + load_le<std::uint32_t>(saved, at);  // the codec's
   EXPECT_EQ(load_le<std::uint64_t>(saved, at), kModelSize);
   return saved.subspan(at + 8, kModelSize);
 }

@@ -57,9 +57,10 @@ class HostileAnswers : public ConformanceTest {
   // Calls each(case, step, round, bytes) for every answer of every case.
   template <class Each>
   void each_answer(Each each) {
+    std::size_t turn = 0;
     for (RigCase rig_case : kCases) {
       if (rig_case.missing != Missing::none && !traits().quorum) continue;
-      rig_case.feedback = takes_feedback();
+      rig_case.feedback = feedbacks()[turn++ % feedbacks().size()];
       const RigOutcome clean = run(rig_case, {});
       ASSERT_TRUE(finished_alike(clean)) << describe(rig_case);
       for (std::uint32_t step = 0; step < clean.down_sizes.size(); ++step) {

@@ -27,7 +27,7 @@ class CodecsOverMpi : public ::testing::Test {
     options.rank = rank;
     options.workers = scenario.workers;
     options.seed = scenario.seed;
-    options.feedback = scenario.feedback;
+    options.feedback = std::string(scenario.feedback);
     options.chunk_count = scenario.chunk_count;
     options.window = 3;
     auto group = Group::make(options, "conformance", codec, port, inputs.tensors);
@@ -66,7 +66,7 @@ TEST_F(CodecsOverMpi, GiveTheBitsOfLocal) {
                               .workers = *workers,
                               .data = job % 2 == 0 ? DataKind::normal : DataKind::nans,
                               .chunk_count = 512,
-                              .feedback = feedback ? FeedbackKind::ef : FeedbackKind::none,
+                              .feedback = feedback ? "ef" : "none",
                               .steps = 2,
                               .seed = ++job};
       const Inputs inputs(scenario);

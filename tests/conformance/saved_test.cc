@@ -11,12 +11,11 @@ using Saved = std::vector<std::byte>;
 
 class SaveAndLoad : public ConformanceTest {
  protected:
-  [[nodiscard]] FeedbackKind feedback() const {
-    return takes_feedback() ? FeedbackKind::ef : FeedbackKind::none;
+  static Scenario scenario(std::uint32_t count, std::string_view feedback) {
+    return {.count = count, .workers = 3, .chunk_count = 1, .feedback = feedback};
   }
-  [[nodiscard]] Scenario scenario(std::uint32_t count) const {
-    return {.count = count, .workers = 3, .chunk_count = 1, .feedback = feedback()};
-  }
+  void check_three_and_three(std::string_view feedback);
+  void check_damage(std::string_view feedback);
   static std::vector<Saved> save(Team& team) {
     std::vector<Saved> all;
     for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
@@ -27,7 +26,11 @@ class SaveAndLoad : public ConformanceTest {
 };
 
 TEST_P(SaveAndLoad, SixStepsAreThreeAndThree) {
-  const Inputs inputs(scenario(1100));
+  for (const std::string_view feedback : feedbacks()) check_three_and_three(feedback);
+}
+
+void SaveAndLoad::check_three_and_three(std::string_view feedback) {
+  const Inputs inputs(scenario(1100, feedback));
   Team whole(codec(), carrier(), inputs, Way{});
   Team half(codec(), carrier(), inputs, Way{});
   for (std::uint64_t step = 0; step < 3; ++step) {
@@ -45,8 +48,10 @@ TEST_P(SaveAndLoad, SixStepsAreThreeAndThree) {
     for (std::size_t tensor = 0; tensor < whole.tensor_count(); ++tensor) {
       EXPECT_TRUE(same_bytes(whole.mean(tensor, 0), rest.mean(tensor, 0))) << "step " << step;
       for (std::uint32_t rank = 0; rank < whole.workers(); ++rank) {
-        EXPECT_TRUE(
-            same_bytes(whole.group(rank).residual(tensor), rest.group(rank).residual(tensor)));
+        for (std::size_t memory = 0; memory < kMemoriesMax; ++memory) {
+          EXPECT_TRUE(same_bytes(whole.group(rank).memories(tensor)[memory],
+                                 rest.group(rank).memories(tensor)[memory]));
+        }
       }
     }
   }
@@ -54,7 +59,11 @@ TEST_P(SaveAndLoad, SixStepsAreThreeAndThree) {
 }
 
 TEST_P(SaveAndLoad, EveryTruncationAndEveryFlippedByteIsRefused) {
-  const Inputs inputs(scenario(7));
+  for (const std::string_view feedback : feedbacks()) check_damage(feedback);
+}
+
+void SaveAndLoad::check_damage(std::string_view feedback) {
+  const Inputs inputs(scenario(7, feedback));
   Team team(codec(), carrier(), inputs, Way{});
   ASSERT_TRUE(team.run(0));
   const Saved good = team.group(0).save();
@@ -79,15 +88,16 @@ TEST_P(SaveAndLoad, EveryTruncationAndEveryFlippedByteIsRefused) {
 }
 
 TEST_P(SaveAndLoad, AnotherRankOrAnotherJobIsRefused) {
-  const Inputs inputs(scenario(40));
+  const std::string_view feedback = feedbacks().front();
+  const Inputs inputs(scenario(40, feedback));
   Team team(codec(), carrier(), inputs, Way{});
   ASSERT_TRUE(team.run(0));
   const std::vector<Saved> saved = save(team);
   EXPECT_FALSE(team.group(1).load(saved[0]));
-  const Inputs other_inputs(scenario(41));
+  const Inputs other_inputs(scenario(41, feedback));
   Team other(codec(), carrier(), other_inputs, Way{});
   EXPECT_FALSE(other.group(0).load(saved[0]));
-  Scenario fewer = scenario(40);
+  Scenario fewer = scenario(40, feedback);
   fewer.workers = 2;
   const Inputs fewer_inputs(fewer);
   Team smaller(codec(), carrier(), fewer_inputs, Way{});

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "catalog/feedbacks.h"
 #include "tests/support/like_local.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/simulated_world.h"
@@ -48,7 +49,7 @@ TEST_P(Streamed, GivesTheBytesOfLocalWhateverTheNetworkDoes) {
                             .workers = kWorkers[row[workers]],
                             .data = kData[row[data]].kind,
                             .chunk_count = kChunks[row[chunk]],
-                            .feedback = kFeedbacks[row[feedback]].kind,
+                            .feedback = kFeedbacks[row[feedback]].name,
                             .steps = row[feedback] == 0 ? 1u : 2u};
     check(scenario, {.crew = Crew::stepped}, kSimulated[row[world]]);
     if (HasFailure()) return;

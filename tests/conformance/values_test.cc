@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/exact_sum.h"
+#include "catalog/feedbacks.h"
 #include "tests/support/checks.h"
 #include "tests/support/subject.h"
 
@@ -24,17 +25,21 @@ class Values : public ConformanceTest {
       for (const std::uint32_t workers : kWorkers) {
         for (const Missing missing : kMissing) {
           if (missing != Missing::none && (workers == 1 || !traits().quorum)) continue;
-          const bool ef = takes_feedback() && count % 2 != 0;
+          // Each kind of feedback in turn, and none.
+          const std::size_t kinds = takes_feedback() ? kFeedbacks.size() : 1;
           check(Scenario{.count = count,
                          .workers = workers,
                          .data = data,
                          .chunk_count = count == 9001 ? 512u : 1u << 16,
                          .missing = missing,
-                         .feedback = ef ? FeedbackKind::ef : FeedbackKind::none});
+                         .feedback = kFeedbacks[turn_++ % kinds].name});
         }
       }
     }
   }
+
+ private:
+  std::size_t turn_ = 0;
 };
 
 TEST_P(Values, InfAndNanArriveWhereTheyWereAndNowhereElse) {
@@ -47,15 +52,17 @@ TEST_P(Values, InfAndNanArriveWhereTheyWereAndNowhereElse) {
   }
 }
 
-TEST_P(Values, ResidualsStayFiniteOverSteps) {
+TEST_P(Values, MemoriesStayFiniteOverSteps) {
   if (!takes_feedback()) GTEST_SKIP() << "takes no feedback";
   for (const DataKind data : {DataKind::infinities, DataKind::nans, DataKind::heavy_tails}) {
-    const Scenario scenario{
-        .count = 4096, .workers = 4, .data = data, .feedback = FeedbackKind::ef, .steps = 4};
-    const Outcome outcome = run_scenario(codec(), carrier(), Inputs(scenario), Way{});
-    ASSERT_TRUE(is_clean(outcome)) << describe(scenario);
-    for (const auto& residual : outcome.residuals) {
-      for (const float rest : residual) ASSERT_TRUE(std::isfinite(rest)) << describe(scenario);
+    for (const std::string_view feedback : feedbacks()) {
+      const Scenario scenario{
+          .count = 4096, .workers = 4, .data = data, .feedback = feedback, .steps = 4};
+      const Outcome outcome = run_scenario(codec(), carrier(), Inputs(scenario), Way{});
+      ASSERT_TRUE(is_clean(outcome)) << describe(scenario);
+      for (const auto& memory : outcome.memories) {
+        for (const float kept : memory) ASSERT_TRUE(std::isfinite(kept)) << describe(scenario);
+      }
     }
   }
 }
@@ -73,9 +80,16 @@ TEST_P(Values, WhatTheMeanLacksIsInTheResiduals) {
   for (const DataKind data : {DataKind::normal, DataKind::infinities, DataKind::nans}) {
     for (const Missing missing : kMissing) {
       if (missing != Missing::none && !traits().quorum) continue;
-      const RigCase rig_case{.count = 1000, .workers = 4, .data = data, .missing = missing};
-      const RigOutcome outcome = run_exchange(codec(), carrier(), rig_case);
-      EXPECT_TRUE(books_what_it_sends(rig_case, outcome)) << describe(rig_case);
+      for (const FeedbackInfo& feedback : kFeedbacks) {
+        if (feedback.memories.empty()) continue;
+        const RigCase rig_case{.count = 1000,
+                               .workers = 4,
+                               .data = data,
+                               .missing = missing,
+                               .feedback = feedback.name};
+        const RigOutcome outcome = run_exchange(codec(), carrier(), rig_case);
+        EXPECT_TRUE(books_what_it_sends(rig_case, outcome)) << describe(rig_case);
+      }
     }
   }
 }

@@ -102,10 +102,10 @@ Holds agrees(const Outcome& reference, const Outcome& other) {
       at != reference.means.size()) {
     return fails(fmt::format("mean {}: {} and {}", at, reference.means[at], other.means[at]));
   }
-  if (reference.residuals.size() != other.residuals.size()) return fails("other residuals");
-  for (std::size_t i = 0; i < reference.residuals.size(); ++i) {
-    if (!same_bytes(reference.residuals[i], other.residuals[i])) {
-      return fails(fmt::format("residual {} differs", i));
+  if (reference.memories.size() != other.memories.size()) return fails("other memories");
+  for (std::size_t i = 0; i < reference.memories.size(); ++i) {
+    if (!same_bytes(reference.memories[i], other.memories[i])) {
+      return fails(fmt::format("memory {} differs", i));
     }
   }
   for (std::size_t rank = 0; rank < reference.counts.size(); ++rank) {
@@ -138,9 +138,9 @@ Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const Outcome&
     const Holds finite = is_finite_where_promised(nonfinite, elementwise, chunk, means[tensor]);
     if (!finite) return finite;
   }
-  for (const auto& residual : outcome.residuals) {
-    for (const float rest : residual) {
-      if (!std::isfinite(rest)) return fails("a residual is not finite");
+  for (const auto& memory : outcome.memories) {
+    for (const float kept : memory) {
+      if (!std::isfinite(kept)) return fails("a memory is not finite");
     }
   }
   return holds();
@@ -160,7 +160,7 @@ Holds counts_only_the_present(const Codec& codec, const Inputs& inputs, const Ou
     const Holds near = is_near(gradients, traits, chunk, means[tensor]);
     if (!near) return near;
   }
-  if (scenario.feedback == FeedbackKind::none) return holds();
+  if (scenario.feedback == "none") return holds();
   for (std::size_t tensor = 0; tensor < means.size(); ++tensor) {
     for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
       if (!is_missing(scenario.missing, rank, scenario.workers)) continue;
@@ -183,7 +183,7 @@ Holds books_what_it_sends(const RigCase& rig_case, const RigOutcome& outcome) {
     std::uint32_t counted = 0;
     for (std::uint32_t rank = 0; rank < rig_case.workers; ++rank) {
       const RigWorker& worker = outcome.workers[rank];
-      const double input = double{worker.gradient[i]} + worker.residual_before[i];
+      const double input = worker.input[i];
       brought += input;
       kept += worker.residual[i];
       size += std::fabs(input);

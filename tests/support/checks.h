@@ -20,11 +20,11 @@ using Holds = ::testing::AssertionResult;
 Holds is_clean(const Outcome& outcome);
 Holds is_clean(const RigOutcome& outcome);
 
-// Same means, residuals, wire bytes and counts.
+// Same means, memories, wire bytes and counts.
 Holds agrees(const Outcome& reference, const Outcome& other);
 
 // Of a scenario of one step: where a counted worker had Inf or NaN the mean is not finite; the
-// others are finite as far as the codec's traits promise; residuals are finite everywhere.
+// others are finite as far as the codec's traits promise; memories are finite everywhere.
 Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const Outcome& outcome);
 
 // Of a scenario of one step with finite data: the mean is that of the workers that were counted,

@@ -10,6 +10,8 @@
 
 #include "base/aligned_buffer.h"
 #include "codec/codec.h"
+#include "feedback/ef.h"
+#include "feedback/keeping.h"
 
 namespace sluice::support {
 
@@ -23,20 +25,29 @@ struct Worker {
     chunk.piece = {{1, 1, values.size()}, 0, static_cast<std::uint32_t>(values.size()), rank, n};
     chunk.gradient = gradient;
     chunk.mean = mean;
-    chunk.residual = residual;
     tally.resize(codec.traits(n).tally_count);
     state.resize(codec.plan(chunk.piece.tensor, n).state_size);
     chunk.tally = tally;
     chunk.state = state;
+    measure(codec);
+    restart(codec);
+  }
+  // Memory for the chunk as it is now.
+  void measure(const Codec& codec) {
     Arena measuring;
-    EXPECT_EQ(codec.begin(chunk, measuring), nullptr);
+    EXPECT_EQ(codec.begin(seen(codec, measuring), measuring), nullptr);
     host = AlignedBuffer(measuring.host_used());
     place = AlignedBuffer(measuring.place_used());
-    restart(codec);
   }
   void restart(const Codec& codec) {
     Arena arena(host.bytes(), place.bytes());
-    exchange = codec.begin(chunk, arena);
+    exchange = codec.begin(seen(codec, arena), arena);
+  }
+  // The chunk with error feedback, where there is a residual.
+  Chunk seen(const Codec& codec, Arena& arena) {
+    Kept kept;
+    if (!residual.empty()) kept = {error_feedback.get(), true, {residual}};
+    return with_feedback(chunk, kept, codec.traits(chunk.piece.workers).fuses_feedback, arena);
   }
 
   // For a codec of one step with one round: its round, then its answer.
@@ -53,6 +64,7 @@ struct Worker {
   Floats gradient;
   Floats mean;
   Floats residual;
+  std::unique_ptr<Feedback> error_feedback = ef::make({});
   std::vector<std::uint64_t> tally;
   std::vector<std::byte> state;
   Chunk chunk;

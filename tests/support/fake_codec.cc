@@ -137,7 +137,7 @@ class FakeExchange final : public Exchange {
     }
     if (flaw_ == Flaw::writes_past_its_memory) *end_ = std::byte{1};
     if (flaw_ == Flaw::writes_mean_early && !chunk_.mean.empty()) chunk_.mean[0] = 1;
-    if (flaw_ == Flaw::writes_residual_early && !chunk_.residual.empty()) chunk_.residual[0] = 1;
+    if (flaw_ == Flaw::tells_early && chunk_.keeper != nullptr) chunk_.keeper->held(0, 1);
     if (flaw_ == Flaw::writes_state_early && !chunk_.state.empty()) chunk_.state[0] = std::byte{1};
     if (flaw_ == Flaw::counts_too_early) ++chunk_.tally[1];
     if (flaw_ == Flaw::sends_too_much && largest_.up.size() == kMessageSize) --largest_.what.count;
@@ -208,12 +208,12 @@ class FakeExchange final : public Exchange {
     }
   }
 
-  // All answers are read: from here on nothing can fail. Residual before mean, which may be the
-  // gradient's own memory.
+  // All answers are read: from here on nothing can fail. The keeper is told before the mean is
+  // written, which may be the gradient's own memory.
   void finish() {
     std::uint64_t positive = 0;
     for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
-      keep_rest(i);
+      if (chunk_.keeper != nullptr) tell(i);
       if (flaw_ == Flaw::leaves_a_coordinate_out && i == 3) continue;
       chunk_.mean[i] = std::isnan(total_[i]) ? 0 : total_[i];
       positive += chunk_.mean[i] > 0 ? 1 : 0;
@@ -228,15 +228,16 @@ class FakeExchange final : public Exchange {
     chunk_.tally[1] += 1;
   }
 
-  void keep_rest(std::uint32_t i) {
-    if (chunk_.residual.empty() || !std::isfinite(chunk_.gradient[i])) return;
-    double rest = static_cast<double>(chunk_.gradient[i]) + chunk_.residual[i];
-    if (counted_in_[i / kBlock] != 0) rest -= predicted(i) + my_value(i);
-    if (counted_) rest -= my_refinement(i);
-    if (sends_ && i == where_) rest -= load_le<float>(largest_.up, 4);
-    if (flaw_ == Flaw::forgets_when_not_counted && !counted_) rest = 0;
-    const auto kept = static_cast<float>(rest);
-    if (std::isfinite(kept)) chunk_.residual[i] = kept;
+  // Rounds may count it or not one by one.
+  void tell(std::uint32_t i) {
+    double sent = 0;
+    if (counted_in_[i / kBlock] != 0) sent += predicted(i) + my_value(i);
+    if (counted_) sent += my_refinement(i);
+    if (sends_ && i == where_) sent += load_le<float>(largest_.up, 4);
+    if (flaw_ == Flaw::forgets_when_not_counted && !counted_) sent = chunk_.gradient[i];
+    if (flaw_ == Flaw::leaves_a_coordinate_untold && i == 3) return;
+    if (sent == 0) return chunk_.keeper->held(i, 1);
+    chunk_.keeper->sent(i, {&sent, 1});
   }
 
   [[nodiscard]] std::size_t state_at(std::uint32_t i) const {
@@ -247,8 +248,7 @@ class FakeExchange final : public Exchange {
   }
   // What is encoded. This codec hides Inf and NaN, which a real one may not.
   [[nodiscard]] double offset_from_prediction(std::uint32_t i) const {
-    const double residual = chunk_.residual.empty() ? 0.0 : double{chunk_.residual[i]};
-    const double input = chunk_.gradient[i] + residual;
+    const double input = chunk_.gradient[i];
     return std::isfinite(input) ? input - predicted(i) : 0;
   }
   [[nodiscard]] double my_value(std::uint32_t i) const {

@@ -26,13 +26,14 @@ enum class Flaw : std::uint8_t {
   ranks_disagree,
   levels_disagree,
   writes_mean_early,
-  writes_residual_early,
+  tells_early,
   writes_state_early,
   counts_too_early,
   accepts_truncation,
   sends_too_much,
   forgets_when_not_counted,
   leaves_a_coordinate_out,
+  leaves_a_coordinate_untold,
 };
 
 std::unique_ptr<Codec> make_fake_codec(Flaw flaw = Flaw::none);

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/random.h"
+#include "catalog/feedbacks.h"
+#include "feedback/keeping.h"
 #include "tests/support/recording_carrier.h"
 #include "tests/support/team.h"
 
@@ -32,14 +35,16 @@ class Bench {
         record_(tampering_, piece.workers),
         gradient_(piece.count * sizeof(float), rig_case.borders),
         mean_(piece.count * sizeof(float), rig_case.borders),
-        residual_(rig_case.feedback ? piece.count * sizeof(float) : 0, rig_case.borders),
+        feedback_(std::move(*make_feedback(rig_case.feedback))),
+        kept_memory_(feedback_.info->memories.size() * piece.count * sizeof(float),
+                     rig_case.borders),
         state_(codec.plan(piece.tensor, piece.workers).state_size, rig_case.borders),
         in_place_(rig_case.in_place) {
     const Traits traits = codec.traits(piece.workers);
     model_.resize(traits.model_size);
     tally_.resize(traits.tally_count);
     fill_gradient(rig_case.data, kSeed, kTensorId, piece.rank, gradient_.as<float>());
-    fill_gradient(DataKind::normal, kSeed + 1, kTensorId, piece.rank, residual_.as<float>());
+    fill_gradient(DataKind::normal, kSeed + 1, kTensorId, piece.rank, kept_memory_.as<float>());
     std::fill(state_.bytes().begin(), state_.bytes().end(), std::byte{0});
     // Unlike on any other rank, so that a coordinate nobody writes shows.
     std::fill(mean_.as<float>().begin(), mean_.as<float>().end(), Team::unwritten(piece.rank));
@@ -47,12 +52,18 @@ class Bench {
     chunk_.key = chunk_key(kSeed, 0, kTensorId);
     chunk_.gradient = gradient_.as<float>();
     chunk_.mean = in_place_ ? gradient_.as<float>() : mean_.as<float>();
-    if (rig_case.feedback) chunk_.residual = residual_.as<float>();
+    kept_ = {feedback_.kind.get(), feedback_.info->plain, {}};
+    for (std::size_t i = 0; i < feedback_.info->memories.size(); ++i) {
+      kept_.memories[i] = kept_memory_.as<float>().subspan(i * piece.count, piece.count);
+    }
     chunk_.state = state_.bytes();
     chunk_.model = model_;
     chunk_.tally = tally_;
     worker.gradient.assign(chunk_.gradient.begin(), chunk_.gradient.end());
-    worker.residual_before.assign(chunk_.residual.begin(), chunk_.residual.end());
+    worker.input = worker.gradient;
+    if (kept_.kind != nullptr) {
+      kept_.kind->before(chunk_.gradient, kept_.memories, worker.input);
+    }
     remember();
     begin(codec, rig_case.borders);
   }
@@ -61,13 +72,20 @@ class Bench {
   bool advance() {
     if (worker.end != RigWorker::End::none) return false;
     const auto answers = record_.take(ticket_);
-    if (!answers && answers.error().code == Code::pending) return false;
+    if (!answers && answers.error().code == Code::pending) return flush();
     if (!answers) {
       fail(answers.error());
     } else {
       turn(spread(*answers));
     }
     return true;
+  }
+
+  // Of carriers that send exchanges together; whether that brought something.
+  bool flush() {
+    const Result<bool> went = record_.flush();
+    if (!went) fail(went.error());
+    return !went || *went;
   }
 
   void start() { turn({}); }
@@ -77,7 +95,10 @@ class Bench {
     if (!record_.complaint().empty()) complain(record_.complaint());
     if (outcome.complaint.empty()) outcome.complaint = complaint_;
     worker.mean.assign(chunk_.mean.begin(), chunk_.mean.end());
-    worker.residual.assign(chunk_.residual.begin(), chunk_.residual.end());
+    worker.residual.assign(kept_.memories[0].begin(), kept_.memories[0].end());
+    for (const float value : kept_memory_.as<float>()) {
+      if (!std::isfinite(value)) complain("feedback keeps what is not finite");
+    }
     outcome.workers.push_back(std::move(worker));
     if (chunk_.piece.rank != 0) return;
     outcome.down_sizes = record_.down_sizes(ticket_.sequence);
@@ -96,11 +117,15 @@ class Bench {
     Arena measuring;
     Chunk bare;
     bare.piece = chunk_.piece;
-    if (codec.begin(bare, measuring) != nullptr) complain("a measuring begin made an exchange");
+    const bool fuses = codec.traits(chunk_.piece.workers).fuses_feedback;
+    const Kept kind{kept_.kind, kept_.plain, {}};
+    if (codec.begin(with_feedback(bare, kind, fuses, measuring), measuring) != nullptr) {
+      complain("a measuring begin made an exchange");
+    }
     host_.emplace(measuring.host_used(), borders);
     place_.emplace(measuring.place_used(), borders);
     Arena arena(host_->bytes(), place_->bytes());
-    exchange_ = codec.begin(chunk_, arena);
+    exchange_ = codec.begin(with_feedback(chunk_, kept_, fuses, arena), arena);
     if (arena.host_used() != measuring.host_used() ||
         arena.place_used() != measuring.place_used()) {
       complain(fmt::format("took {} + {} bytes of memory, promised were {} + {}", arena.host_used(),
@@ -112,16 +137,16 @@ class Bench {
   void remember() {
     before_ = {copy_of(gradient_.bytes()),
                copy_of(mean_.bytes()),
-               copy_of(residual_.bytes()),
+               copy_of(kept_memory_.bytes()),
                copy_of(state_.bytes()),
                model_,
                copy_of(std::as_bytes(std::span(tally_)))};
   }
 
   void check_untouched(const char* when) {
-    static constexpr std::array kNames{"gradient", "mean", "residual", "state", "model", "tally"};
+    static constexpr std::array kNames{"gradient", "mean", "memory", "state", "model", "tally"};
     const std::array<std::span<const std::byte>, 6> now{
-        gradient_.bytes(), mean_.bytes(), residual_.bytes(),
+        gradient_.bytes(), mean_.bytes(), kept_memory_.bytes(),
         state_.bytes(),    model_,        std::as_bytes(std::span(tally_))};
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (!std::equal(now[i].begin(), now[i].end(), before_[i].begin(), before_[i].end())) {
@@ -141,7 +166,7 @@ class Bench {
 
   void check_borders() {
     for (const GuardedMemory* memory :
-         {&gradient_, &mean_, &residual_, &state_, &*host_, &*place_}) {
+         {&gradient_, &mean_, &kept_memory_, &state_, &*host_, &*place_}) {
       if (!memory->intact()) complain("wrote beyond its memory");
     }
   }
@@ -198,7 +223,9 @@ class Bench {
   RecordingCarrier record_;
   GuardedMemory gradient_;
   GuardedMemory mean_;
-  GuardedMemory residual_;
+  NamedFeedback feedback_;
+  GuardedMemory kept_memory_;  // of feedback, one memory after the other
+  Kept kept_;
   GuardedMemory state_;
   bool in_place_;
   Bytes model_;
@@ -219,9 +246,10 @@ class Bench {
 }  // namespace
 
 std::string describe(const RigCase& rig_case) {
-  return fmt::format("{} coordinates, {} workers, {} data, missing {}{}{}", rig_case.count,
-                     rig_case.workers, name_of(rig_case.data), name_of(rig_case.missing),
-                     rig_case.feedback ? ", feedback" : "", rig_case.in_place ? ", in place" : "");
+  return fmt::format("{} coordinates, {} workers, {} data, missing {}, feedback {}{}",
+                     rig_case.count, rig_case.workers, name_of(rig_case.data),
+                     name_of(rig_case.missing), rig_case.feedback,
+                     rig_case.in_place ? ", in place" : "");
 }
 
 RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const RigCase& rig_case,

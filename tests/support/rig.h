@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -20,7 +21,7 @@ struct RigCase {
   std::uint32_t workers = 3;
   DataKind data = DataKind::normal;
   Missing missing = Missing::none;
-  bool feedback = true;  // the residual starts filled
+  std::string_view feedback = "ef";  // its SPEC; the memories start filled
   bool in_place = false;
   GuardedMemory::Borders borders = GuardedMemory::Borders::exact;
 };
@@ -32,9 +33,9 @@ struct RigWorker {
   End end = End::none;  // none: waits for others
   Error error;          // of End::failed
   std::vector<float> gradient;
-  std::vector<float> residual_before;
+  std::vector<float> input;  // what feedback made of it
   std::vector<float> mean;
-  std::vector<float> residual;
+  std::vector<float> residual;  // feedback's first memory
 };
 
 struct RigOutcome {

@@ -56,8 +56,7 @@ std::string describe(const Scenario& scenario) {
   return fmt::format(
       "{} coordinates, {} workers, {} data, chunks of {}, missing {}, feedback {}, {} steps",
       scenario.count, scenario.workers, name_of(scenario.data), scenario.chunk_count,
-      name_of(scenario.missing), kFeedbacks[static_cast<std::size_t>(scenario.feedback)].name,
-      scenario.steps);
+      name_of(scenario.missing), scenario.feedback, scenario.steps);
 }
 
 std::string describe(const Way& way) {

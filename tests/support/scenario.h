@@ -9,7 +9,6 @@
 
 #include "carrier/world.h"
 #include "codec/codec.h"
-#include "feedback/feedback.h"
 #include "group/crew.h"
 #include "kernels/level.h"
 #include "tests/support/data.h"
@@ -28,7 +27,7 @@ struct Scenario {
   DataKind data = DataKind::normal;
   std::uint32_t chunk_count = 1u << 16;
   Missing missing = Missing::none;
-  FeedbackKind feedback = FeedbackKind::none;
+  std::string_view feedback = "none";  // its SPEC
   std::uint32_t steps = 1;
   std::uint64_t seed = 1;
 

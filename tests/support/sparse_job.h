@@ -23,7 +23,7 @@ using Gradients = std::vector<std::vector<float>>;  // by rank
 struct SparseJobOptions {
   std::uint32_t workers = 1;
   std::uint32_t chunk_count = 1u << 16;
-  FeedbackKind feedback = FeedbackKind::none;
+  std::string feedback = "none";
   bool in_place = false;  // the mean is the gradient's own memory
   std::function<bool(const Arrival&)> lost = nullptr;
 };

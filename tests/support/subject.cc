@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "catalog/carriers.h"
 #include "catalog/codecs.h"
+#include "catalog/feedbacks.h"
 #include "tests/support/fake_codec.h"
 
 namespace sluice::support {
@@ -58,6 +59,15 @@ std::unique_ptr<Codec> make_codec_of(const Subject& subject) {
   auto made = make_codec(subject.codec);
   SLUICE_ASSERT(made.has_value());
   return std::move(made->codec);
+}
+
+std::vector<std::string_view> feedbacks_for(const Traits& traits) {
+  if (!traits.takes_feedback()) return {kNoFeedback.name};
+  std::vector<std::string_view> names;
+  for (const FeedbackInfo& info : kFeedbacks) {
+    if (!info.memories.empty()) names.push_back(info.name);
+  }
+  return names;
 }
 
 bool is_full() {

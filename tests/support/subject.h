@@ -29,6 +29,9 @@ void PrintTo(const Subject& subject, std::ostream* out);
 
 std::unique_ptr<Codec> make_codec_of(const Subject& subject);
 
+// The SPECs of all kinds of feedback that remember something; none where the codec takes none.
+std::vector<std::string_view> feedbacks_for(const Traits& traits);
+
 // Whether SLUICE_CONFORMANCE=full asks for whole products in place of covering sets and samples.
 bool is_full();
 
@@ -39,6 +42,7 @@ class ConformanceTest : public ::testing::TestWithParam<Subject> {
   [[nodiscard]] const CarrierInfo& carrier() const { return *GetParam().carrier; }
   [[nodiscard]] Traits traits() const { return codec_->traits(3); }
   [[nodiscard]] bool takes_feedback() const { return traits().takes_feedback(); }
+  [[nodiscard]] std::vector<std::string_view> feedbacks() const { return feedbacks_for(traits()); }
 
  private:
   std::unique_ptr<Codec> codec_;

@@ -56,6 +56,7 @@ class TamperingCarrier final : public Carrier {
 
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
+  Result<bool> flush() override { return inner_.flush(); }
   Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
   void abandon() override { inner_.abandon(); }
   std::string explain(const Ticket& ticket) override { return inner_.explain(ticket); }

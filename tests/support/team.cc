@@ -15,7 +15,7 @@ GroupOptions group_options(const Scenario& scenario, std::uint32_t rank, std::ui
   options.rank = rank;
   options.workers = scenario.workers;
   options.seed = scenario.seed;
-  options.feedback = scenario.feedback;
+  options.feedback = std::string(scenario.feedback);
   options.chunk_count = scenario.chunk_count;
   options.window = window;
   return options;
@@ -153,6 +153,10 @@ Outcome run_scenario(const Codec& codec, const CarrierInfo& carrier, const Input
     for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
       const auto residual = team.group(rank).residual(tensor);
       outcome.residuals.emplace_back(residual.begin(), residual.end());
+      auto& memories = outcome.memories.emplace_back();
+      for (const auto memory : team.group(rank).memories(tensor)) {
+        memories.insert(memories.end(), memory.begin(), memory.end());
+      }
     }
   }
   return outcome;

@@ -69,8 +69,10 @@ struct Counts {
 struct Outcome {
   std::string complaint;     // what broke a promise on the way; empty: nothing
   std::vector<float> means;  // of all steps and tensors, end to end; the same on all ranks
-  std::vector<std::vector<float>> residuals;  // tensor by tensor, by rank, after the last step
-  std::vector<Counts> counts;                 // by rank
+  // Tensor by tensor, by rank, after the last step: feedback's first memory, and all of them.
+  std::vector<std::vector<float>> residuals;
+  std::vector<std::vector<float>> memories;
+  std::vector<Counts> counts;  // by rank
 };
 
 // All steps of a scenario. An error, ranks that differ and counts that do not fit are complaints.

@@ -1,0 +1,267 @@
+#include "group/bucket.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/bytes.h"
+#include "base/float_environment.h"
+#include "base/random.h"
+#include "group/flight.h"
+#include "group/misfit.h"
+
+namespace sluice {
+namespace {
+
+// Ids of what belongs to no single tensor. Exact sums draw no random numbers.
+constexpr std::uint64_t kPackId = 0xffffffffu;  // and of what is in it
+constexpr std::uint64_t kProbeId = 0xfffffffdu;
+
+// Exact tensors below this share exchanges; above it a copy would cost more than a header.
+constexpr std::uint64_t kPackMax = 1u << 15;
+
+std::uint64_t digest_of(const Chunk& chunk) {
+  std::uint64_t digest = mix(chunk.piece.tensor.id, chunk.piece.offset);
+  // Four chains, because one would wait for its own multiplications.
+  std::array<std::uint64_t, 4> chains{1, 2, 3, 4};
+  std::size_t i = 0;
+  for (; i + 4 <= chunk.mean.size(); i += 4) {
+    for (std::size_t k = 0; k < 4; ++k) {
+      chains[k] =
+          (chains[k] ^ std::bit_cast<std::uint32_t>(chunk.mean[i + k])) * 0x9e3779b97f4a7c15u;
+      chains[k] ^= chains[k] >> 32;
+    }
+  }
+  for (; i < chunk.mean.size(); ++i) {
+    digest = mix(digest, std::bit_cast<std::uint32_t>(chunk.mean[i]));
+  }
+  for (const std::uint64_t chain : chains) digest = mix(digest, chain);
+  return digest;
+}
+
+std::uint64_t count_infinite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7f800000u;
+  std::uint32_t count = 0;
+  for (const float value : values) {
+    count += (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
+  }
+  return count;
+}
+
+Problem invalid(std::string message) { return Problem{Code::invalid_argument, std::move(message)}; }
+
+}  // namespace
+
+Verdict Bucket::load(const BucketOrder& order, std::span<const Job> jobs) {
+  order_ = order;
+  jobs_.assign(jobs.begin(), jobs.end());
+  plan_.clear();
+  SLUICE_TRY(check());
+  plan_jobs();
+  plan_pack();
+  plan_probe();
+  return Nothing{};
+}
+
+Verdict Bucket::check() {
+  in_bucket_.assign(memory_.tensors().size(), 0);
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    const Job& job = jobs_[i];
+    if (job.tensor >= in_bucket_.size()) {
+      return invalid(fmt::format("job {} does not fit: tensor {}; accepted: below {}", i,
+                                 job.tensor, in_bucket_.size()));
+    }
+    const Tensor tensor = tensor_of(job);
+    if (job.gradient.size() != tensor.count() || job.mean.size() != job.gradient.size()) {
+      return invalid(
+          misfit(i, job, memory_.tensors()[job.tensor], memory_.brings_rows(job.tensor)));
+    }
+    // Two chunks of one tensor's residual in flight at once would overwrite each other.
+    if (in_bucket_[job.tensor] != 0) {
+      return invalid(
+          fmt::format("job {}: tensor {} is twice in the bucket; accepted: once", i, job.tensor));
+    }
+    in_bucket_[job.tensor] = 1;
+  }
+  return Nothing{};
+}
+
+// Of a job that brings rows: as many as it has.
+Tensor Bucket::tensor_of(const Job& job) const {
+  Tensor tensor = memory_.tensors()[job.tensor];
+  if (memory_.brings_rows(job.tensor) && tensor.cols != 0) {
+    tensor.rows = std::min<std::uint64_t>(tensor.rows, job.gradient.size() / tensor.cols);
+  }
+  return tensor;
+}
+
+Tensor Bucket::tensor_of(const Planned& planned) const {
+  switch (planned.from) {
+    case From::job: break;
+    case From::pack: return {.id = pack_id_, .rows = 1, .cols = pack_.size()};
+    case From::probe: return {.id = kProbeId, .rows = 1, .cols = probe_.input().size()};
+  }
+  return tensor_of(jobs_[planned.job]);
+}
+
+bool Bucket::is_packed(const Job& job) const {
+  return memory_.choice(job.tensor) == Memory::kExact && memory_.kind(job.tensor).kind == nullptr &&
+         job.gradient.size() < kPackMax;
+}
+
+void Bucket::plan(From from, Choice choice, std::size_t job, const Tensor& tensor) {
+  const Plan wanted = memory_.codec(choice).plan(tensor, memory_.options().workers);
+  const std::uint64_t whole = fit_chunk(wanted, memory_.options().chunk_count);
+  if (from == From::job && memory_.brings_rows(jobs_[job].tensor)) {
+    states_[job].assign(wanted.state_size, std::byte{0});
+  }
+  // At once, so that what is too much is refused before any of it is touched.
+  const std::size_t needed =
+      plan_.size() + static_cast<std::size_t>(divide_up(tensor.count(), whole));
+  if (needed > plan_.capacity()) plan_.reserve(std::max(needed, 2 * plan_.capacity()));
+  for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
+    const auto count = static_cast<std::uint32_t>(std::min(whole, tensor.count() - at));
+    plan_.push_back({from, choice, job, at, count});
+  }
+}
+
+void Bucket::plan_jobs() {
+  states_.resize(std::max(states_.size(), jobs_.size()));
+  packed_.clear();
+  packed_at_.clear();
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    if (is_packed(jobs_[i])) {
+      packed_.push_back(i);
+      continue;
+    }
+    plan(From::job, memory_.choice(jobs_[i].tensor), i, tensor_of(jobs_[i]));
+  }
+  if (packed_.size() != 1) return;
+  plan(From::job, Memory::kExact, packed_[0], tensor_of(jobs_[packed_[0]]));
+  packed_.clear();
+}
+
+void Bucket::plan_pack() {
+  std::uint64_t size = 0;
+  pack_id_ = kPackId;
+  for (const std::size_t job : packed_) {
+    packed_at_.push_back(size);
+    size += jobs_[job].gradient.size();
+    // Ranks that pack other tensors must notice.
+    const Tensor tensor = tensor_of(jobs_[job]);
+    pack_id_ = mix(mix(mix(pack_id_, tensor.id), tensor.rows), tensor.cols);
+  }
+  pack_.resize(size);
+  if (!packed_.empty()) {
+    plan(From::pack, Memory::kExact, 0, {pack_id_, 1, size});
+  }
+}
+
+// Copied here, before any mean is written over a gradient.
+void Bucket::plan_probe() {
+  probe_.clear();
+  if (order_.probe == 0) return;
+  const FloatEnvironment environment;
+  for (const Planned& planned : plan_) {
+    if (planned.from != From::job) continue;
+    const Job& job = jobs_[planned.job];
+    if (planned.choice == Memory::kExact || memory_.brings_rows(job.tensor)) continue;
+    Kept kept = memory_.kind(job.tensor);
+    kept.memories = part_of(memory_.memories(job.tensor), planned.offset, planned.count);
+    probe_.look_at({.index = job.tensor,
+                    .tensor = memory_.tensors()[job.tensor],
+                    .offset = planned.offset,
+                    .gradient = job.gradient.subspan(planned.offset, planned.count),
+                    .kept = kept,
+                    .mean = job.mean.subspan(planned.offset, planned.count)},
+                   order_.probe);
+  }
+  plan(From::probe, Memory::kExact, 0, {kProbeId, 1, probe_.input().size()});
+}
+
+std::vector<TensorProbe> Bucket::probes() const {
+  const FloatEnvironment environment;
+  return probe_.compare();
+}
+
+Piece Bucket::piece(std::size_t index) const {
+  const Planned& planned = plan_[index];
+  return {tensor_of(planned), planned.offset, planned.count, memory_.options().rank,
+          memory_.options().workers};
+}
+
+template <class Call>
+void Bucket::each_packed(const Planned& planned, Call call) {
+  const auto after = std::upper_bound(packed_at_.begin(), packed_at_.end(), planned.offset);
+  for (auto i = static_cast<std::size_t>(after - packed_at_.begin()) - 1;
+       i < packed_.size() && packed_at_[i] < planned.offset + planned.count; ++i) {
+    const Job& job = jobs_[packed_[i]];
+    const std::uint64_t first = std::max(planned.offset, packed_at_[i]);
+    const std::uint64_t last =
+        std::min(planned.offset + planned.count, packed_at_[i] + job.gradient.size());
+    call(job, first - packed_at_[i], std::span(pack_).subspan(first, last - first));
+  }
+}
+
+Chunk Bucket::chunk(std::size_t index, Tally& tally) {
+  const Planned& planned = plan_[index];
+  if (planned.from == From::job) return chunk_of_job(planned, tally);
+  Chunk chunk;
+  chunk.piece = piece(index);
+  chunk.step = order_.step;
+  chunk.key = chunk_key(memory_.options().seed, order_.step, chunk.piece.tensor.id);
+  if (planned.from == From::probe) {
+    chunk.gradient = probe_.input().subspan(planned.offset, planned.count);
+    chunk.mean = probe_.mean().subspan(planned.offset, planned.count);
+  } else {
+    each_packed(planned, [](const Job& job, std::uint64_t at, std::span<float> pack) {
+      const auto from = job.gradient.subspan(at, pack.size());
+      std::copy(from.begin(), from.end(), pack.begin());
+    });
+    chunk.gradient = chunk.mean = std::span(pack_).subspan(planned.offset, planned.count);
+  }
+  return chunk;
+}
+
+Chunk Bucket::chunk_of_job(const Planned& planned, Tally& tally) {
+  const Job& job = jobs_[planned.job];
+  const auto gradient = job.gradient.subspan(planned.offset, planned.count);
+  const auto mean = job.mean.subspan(planned.offset, planned.count);
+  if (!memory_.brings_rows(job.tensor)) {
+    return memory_.chunk(order_.step, job.tensor, planned.offset, gradient, mean, tally);
+  }
+  return memory_.chunk_of_rows(order_.step, job.tensor, tensor_of(job), planned.offset, gradient,
+                               mean, states_[planned.job], tally);
+}
+
+Kept Bucket::kept(std::size_t index) {
+  const Planned& planned = plan_[index];
+  if (planned.from != From::job) return {};
+  return memory_.kept(jobs_[planned.job].tensor, planned.offset, planned.count);
+}
+
+Kept Bucket::kind(std::size_t index) const {
+  const Planned& planned = plan_[index];
+  return planned.from == From::job ? memory_.kind(jobs_[planned.job].tensor) : Kept{};
+}
+
+Ticket Bucket::ticket(std::uint64_t sequence, std::size_t index, const Chunk& chunk) const {
+  Topic topic = memory_.topic(chunk, order_.step, choice(index));
+  topic.bucket = order_.number;
+  return {sequence, mix(memory_.digest(chunk, choice(index)), order_.number), topic};
+}
+
+Outcome Bucket::arrived(std::size_t index, const Chunk& chunk) {
+  const Planned& planned = plan_[index];
+  if (planned.from == From::pack) {
+    each_packed(planned, [](const Job& job, std::uint64_t at, std::span<const float> pack) {
+      std::copy(pack.begin(), pack.end(), job.mean.subspan(at, pack.size()).begin());
+    });
+  }
+  if (planned.from == From::probe) return {};
+  return {order_.digest ? digest_of(chunk) : 0, count_infinite(chunk.mean)};
+}
+
+}  // namespace sluice

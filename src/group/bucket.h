@@ -1,0 +1,110 @@
+// A bucket: the tensors that are handed over at once, cut into chunks. Planned alike on every rank.
+// Its chunks are handed out with all that belongs to them, and judged when their means have come.
+//
+// Exact tensors that are small share exchanges: they are laid end to end and cut together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "codec/codec.h"
+#include "feedback/keeping.h"
+#include "group/memory.h"
+#include "group/probe.h"
+#include "round/carrier.h"
+
+namespace sluice {
+
+// One tensor of a bucket. The mean may be the gradient's own memory.
+struct Job {
+  std::uint32_t tensor = 0;  // index into the memory's tensors
+  std::span<const float> gradient;
+  std::span<float> mean;
+};
+
+struct BucketOrder {
+  std::uint64_t step = 0;
+  std::uint64_t number = 0;  // over all buckets of the job, alike on every rank
+  bool digest = false;       // of the means, to compare ranks by
+  std::uint32_t probe = 0;   // number of the probe, from 1 (group/probe.h); 0: none
+};
+
+// What became of chunks; adds up over them in any order.
+struct Outcome {
+  std::uint64_t digest = 0;
+  std::uint64_t infinite = 0;  // coordinates of the means that are Inf or NaN
+
+  void add(const Outcome& other) {
+    digest += other.digest;
+    infinite += other.infinite;
+  }
+};
+
+class Bucket {
+ public:
+  // The memory outlives the bucket.
+  explicit Bucket(Memory& memory) : memory_(memory) {}
+
+  // Jobs' memory stays put until all means have come. Refused: jobs that do not fit.
+  Verdict load(const BucketOrder& order, std::span<const Job> jobs);
+
+  // Chunks, in the order in which they travel.
+  [[nodiscard]] std::size_t count() const { return plan_.size(); }
+  [[nodiscard]] std::uint64_t coordinates(std::size_t index) const { return plan_[index].count; }
+  [[nodiscard]] Choice choice(std::size_t index) const { return plan_[index].choice; }
+  [[nodiscard]] Piece piece(std::size_t index) const;
+  // Several threads may work on chunks, each on one.
+  Chunk chunk(std::size_t index, Tally& tally);
+  Kept kept(std::size_t index);
+  // How it is kept, for measuring.
+  [[nodiscard]] Kept kind(std::size_t index) const;
+  [[nodiscard]] Ticket ticket(std::uint64_t sequence, std::size_t index, const Chunk& chunk) const;
+  // Its mean is there.
+  Outcome arrived(std::size_t index, const Chunk& chunk);
+  // All are: what the probe found.
+  [[nodiscard]] std::vector<TensorProbe> probes() const;
+
+  [[nodiscard]] const BucketOrder& order() const { return order_; }
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+ private:
+  enum class From : std::uint8_t { job, pack, probe };
+  struct Planned {
+    From from = From::job;
+    Choice choice = 0;
+    std::size_t job = 0;
+    std::uint64_t offset = 0;  // in the tensor, the pack or the probe
+    std::uint32_t count = 0;
+  };
+
+  [[nodiscard]] Verdict check();
+  [[nodiscard]] bool is_packed(const Job& job) const;
+  void plan_jobs();
+  void plan_pack();
+  void plan_probe();
+  void plan(From from, Choice choice, std::size_t job, const Tensor& tensor);
+  Chunk chunk_of_job(const Planned& planned, Tally& tally);
+  [[nodiscard]] Tensor tensor_of(const Job& job) const;
+  [[nodiscard]] Tensor tensor_of(const Planned& planned) const;
+  // The jobs' parts of a piece of the pack: call(job's coordinates, the pack's).
+  template <class Call>
+  void each_packed(const Planned& planned, Call call);
+
+  Memory& memory_;
+  BucketOrder order_;
+  std::vector<Job> jobs_;
+  std::vector<Planned> plan_;
+  std::vector<std::vector<std::byte>> states_;  // the codec's, of jobs that bring rows
+  std::vector<std::uint8_t> in_bucket_;         // by tensor
+  std::vector<std::size_t> packed_;             // jobs …
+  std::vector<std::uint64_t> packed_at_;        // … and where each begins
+  AlignedVector<float> pack_;
+  std::uint64_t pack_id_ = 0;
+  Probe probe_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,126 @@
+// The driver: takes chunks of buckets through their exchanges over a carrier, a window at a time.
+// There is one loop, whatever the framework, the network and the codec.
+//
+//   driver.start(loads);                   takes memory; nothing is sent
+//   while (!*driver.advance()) { … }       or finish(), which blocks
+//
+// A driver belongs to one thread. Drivers of one Memory may run at the same time.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "group/bucket.h"
+#include "group/flight.h"
+#include "group/stats.h"
+#include "round/carrier.h"
+
+namespace sluice {
+
+// Chunks [first, last) of a bucket, and what became of them.
+struct Load {
+  Bucket* bucket = nullptr;
+  std::size_t first = 0;
+  std::size_t last = 0;
+  Outcome outcome = {};
+
+  [[nodiscard]] std::size_t count() const { return last - first; }
+};
+
+class Driver {
+ public:
+  // `window`: chunks in flight at a time; 0: all of them, in lock-step. The carrier is this
+  // driver's alone while something is in flight. Both outlive it.
+  Driver(Memory& memory, Carrier& carrier, std::uint32_t window);
+  ~Driver();  // Abandons what is in flight.
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // Takes the memory for the largest of these chunks. What start() may need is then there.
+  void reserve(std::span<const Load> loads);
+  // Buckets stay put until all of it is finished. Nothing may be in flight.
+  Status start(std::span<const Load> loads);
+  // Does what can be done without blocking; true when all means are written. After an error the
+  // driver is dead: chunks that were done keep their effect, the others have none.
+  Result<bool> advance();
+  // Blocks until all means are written. A time-out names who is missing in explain(). Ends soon,
+  // as an error of kElsewhere, once another thread has set `stop`.
+  Status finish(std::chrono::nanoseconds timeout, const std::atomic<bool>* stop = nullptr);
+  static constexpr Error kElsewhere{Code::unavailable, 0, "another worker of this process failed"};
+  // After an exception: nothing of the buckets is touched any more, and the driver is dead.
+  void give_up();
+
+  [[nodiscard]] bool is_running() const { return running_; }
+  [[nodiscard]] bool is_dead() const { return dead_; }
+  // Of what is in flight or was last.
+  [[nodiscard]] std::span<const Load> loads() const { return loads_; }
+  // What happened, for a person, after an error. May allocate.
+  [[nodiscard]] const std::string& explain() const { return explanation_; }
+  [[nodiscard]] const Stats& stats() const { return stats_; }
+
+ private:
+  struct Member {
+    Flight flight;
+    Chunk chunk;
+    std::size_t load = 0;
+    std::size_t index = 0;  // of the chunk in its bucket
+    std::size_t host = 0;   // where its memory begins
+    std::size_t place = 0;
+  };
+
+  // The memory of members: a slot each that every chunk fits into, or end to end where all chunks
+  // are in flight at once and each has its own.
+  struct Layout {
+    std::size_t members = 0;
+    FlightSize each;   // the largest
+    FlightSize total;  // of all
+    bool slots = false;
+  };
+
+  [[nodiscard]] Layout measure(std::span<const Load> loads) const;
+  Layout prepare(std::span<const Load> loads);
+  [[nodiscard]] bool all_begun() const { return load_next_ == loads_.size(); }
+  void skip_empty();
+  Result<bool> admit();
+  Status launch(Member& member);
+  Result<bool> pass();
+  void arrive(Member& member);
+  Result<bool> flush();
+  Status wait(std::chrono::nanoseconds timeout);
+  void end();
+  Error fail(const Error& error, const Ticket& ticket);
+  [[nodiscard]] Member& member(std::uint64_t sequence) { return members_[sequence % in_flight_]; }
+  [[nodiscard]] Ticket oldest() const;
+
+  Memory& memory_;
+  Carrier& carrier_;
+  std::uint32_t window_;
+  std::vector<Member> members_;
+  AlignedBuffer host_;
+  AlignedBuffer place_;
+  Tally tally_;
+  Stats stats_;
+  std::string explanation_;
+
+  std::vector<Load> loads_;
+  bool slots_ = false;               // Layout::slots
+  FlightSize each_;                  // Layout::each
+  FlightSize used_;                  // of memory that is laid end to end
+  std::size_t in_flight_ = 1;        // members that are used
+  std::size_t load_next_ = 0;        // of the chunk to begin …
+  std::size_t index_next_ = 0;       // … and which of its bucket
+  std::uint64_t sequence_base_ = 0;  // the oldest exchange that is not finished …
+  std::uint64_t sequence_next_ = 0;  // … and the next, over all that was ever started
+  bool running_ = false;
+  bool dead_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,180 @@
+#include "group/waves.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace sluice {
+
+Waves::Waves(Memory& memory, const WavesOptions& options) : memory_(memory), options_(options) {
+  SLUICE_ASSERT(options.lanes >= 1);
+}
+
+Verdict Waves::check_open() const {
+  if (failed_) {
+    return Problem{Code::unavailable, "queue: it failed before; accepted: another queue"};
+  }
+  if (closed_) return Problem{Code::unavailable, "queue: closed; accepted: another queue"};
+  return Nothing{};
+}
+
+Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job> jobs) {
+  const std::lock_guard putting(putting_);
+  std::unique_ptr<Bucket> bucket;
+  BucketOrder numbered = order;
+  {
+    const std::lock_guard lock(mutex_);
+    numbered.number = end();
+    if (!spare_.empty()) {
+      bucket = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  if (bucket == nullptr) bucket = std::make_unique<Bucket>(memory_);
+  SLUICE_TRY(bucket->load(numbered, jobs));
+  const std::lock_guard lock(mutex_);
+  SLUICE_ASSERT(numbered.number == end());
+  SLUICE_TRY(check_open());
+  const std::size_t chunks = bucket->count();
+  units_.push_back({.bucket = std::move(bucket), .chunks_left = chunks});
+  changed_.notify_all();
+  return numbered.number;
+}
+
+Checked<std::uint64_t> Waves::put_turn() {
+  const std::lock_guard putting(putting_);
+  const std::lock_guard lock(mutex_);
+  SLUICE_TRY(check_open());
+  units_.push_back({});
+  changed_.notify_all();
+  return end() - 1;
+}
+
+void Waves::close(bool at_once) {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  at_once_ = at_once_ || at_once;
+  changed_.notify_all();
+}
+
+void Waves::fail() {
+  const std::lock_guard lock(mutex_);
+  failed_ = true;
+  changed_.notify_all();
+}
+
+bool Waves::is_empty() const {
+  const std::lock_guard lock(mutex_);
+  return units_.empty();
+}
+
+std::uint64_t Waves::ready() const {
+  const std::lock_guard lock(mutex_);
+  return end();
+}
+
+Waves::Next Waves::take(std::size_t lane, Wave& wave) {
+  const std::lock_guard lock(mutex_);
+  return look(lane, wave);
+}
+
+Waves::Next Waves::wait(std::size_t lane, Wave& wave) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const Next next = look(lane, wave);
+    if (next != Next::nothing) return next;
+    changed_.wait(lock);
+  }
+}
+
+Waves::Next Waves::look(std::size_t lane, Wave& wave) {
+  if (failed_) return Next::failed;
+  if (closed_ && (at_once_ || at_ == end())) return Next::closed;
+  const bool is_mine = wave_next_ % options_.lanes == lane;
+  if (!is_mine || !is_settled_ || at_ == end()) return Next::nothing;
+  define(wave);
+  changed_.notify_all();
+  return Next::wave;
+}
+
+void Waves::define(Wave& wave) {
+  wave.number = wave_next_++;
+  wave.loads.clear();
+  wave.coordinates = 0;
+  wave.is_turn = unit(at_).bucket == nullptr;
+  heard_.reset();
+  is_settled_ = !options_.agreed;
+  if (!wave.is_turn) return define_loads(wave);
+  // Its collectives are the caller's: what was last agreed holds.
+  wave.turn = at_++;
+  unit(wave.turn).is_taken = true;
+  is_settled_ = true;
+}
+
+// From the next chunk on: all that every rank is known to have, up to a turn and within the bound.
+void Waves::define_loads(Wave& wave) {
+  const std::uint64_t limit = options_.agreed ? std::max(agreed_, at_ + 1) : at_ + 1;
+  SLUICE_ASSERT(limit <= end());
+  std::uint64_t& coordinates = wave.coordinates;
+  while (at_ < limit && unit(at_).bucket != nullptr) {
+    Unit& one = unit(at_);
+    Load load{.bucket = one.bucket.get(), .first = chunk_at_, .last = chunk_at_};
+    while (load.last < one.bucket->count()) {
+      const std::uint64_t more = one.bucket->coordinates(load.last);
+      if (coordinates != 0 && coordinates + more > options_.coordinates_max) break;
+      coordinates += more;
+      ++load.last;
+    }
+    if (load.count() != 0 || one.bucket->count() == 0) wave.loads.push_back(load);
+    if (load.last < one.bucket->count()) {
+      chunk_at_ = load.last;
+      return;
+    }
+    one.is_taken = true;
+    chunk_at_ = 0;
+    ++at_;
+  }
+}
+
+void Waves::hear(const Wave& wave, std::optional<std::uint64_t> least, bool bulk) {
+  const std::lock_guard lock(mutex_);
+  if (wave.number + 1 != wave_next_ || is_settled_) return;
+  if (least) heard_ = least;
+  if (bulk && wave.coordinates >= options_.coordinates_max / 2) settle(heard_);
+}
+
+void Waves::settle(std::optional<std::uint64_t> least) {
+  // Bytes from outside: nobody has less than all agreed on, nor do we have more than we have.
+  if (least) agreed_ = std::max(agreed_, std::min(*least, end()));
+  is_settled_ = true;
+  changed_.notify_all();
+}
+
+std::vector<Waves::Finished> Waves::finish(const Wave& wave, std::span<const Load> loads) {
+  std::vector<Finished> finished;
+  const std::lock_guard lock(mutex_);
+  if (wave.number + 1 == wave_next_ && !is_settled_) settle(heard_);
+  if (wave.is_turn) unit(wave.turn).is_done = true;
+  for (const Load& load : loads) {
+    const std::uint64_t number = load.bucket->order().number;
+    Unit& one = unit(number);
+    one.outcome.add(load.outcome);
+    one.chunks_left -= load.count();
+    if (!one.is_taken || one.chunks_left != 0) continue;
+    one.is_done = true;
+    finished.push_back({number, one.outcome, one.bucket->probes()});
+  }
+  drop_done();
+  changed_.notify_all();
+  return finished;
+}
+
+void Waves::drop_done() {
+  while (!units_.empty() && units_.front().is_done) {
+    if (units_.front().bucket != nullptr) spare_.push_back(std::move(units_.front().bucket));
+    units_.pop_front();
+    ++first_;
+  }
+}
+
+}  // namespace sluice

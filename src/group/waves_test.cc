@@ -1,0 +1,328 @@
+// Waves: every rank makes the same ones, whatever is late where.
+#include "group/waves.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+#include <random>
+
+#include "carrier/fused_port.h"
+#include "group/lane.h"
+#include "group/workers_test.h"
+#include "tests/support/hall.h"
+
+namespace sluice {
+namespace {
+
+using support::Hall;
+
+const std::vector<Tensor> kShapes{{11, 4, 300}, {22, 1, 4097}, {33, 10, 20},
+                                  {44, 1, 1},   {55, 3, 4096}, {66, 2, 700}};
+
+// Collectives that are done some time after all have come.
+class Slow final : public Collectives {
+ public:
+  Slow(Collectives& inner, std::mt19937& random, unsigned one_in)
+      : inner_(inner), random_(random), one_in_(one_in) {}
+  std::span<std::byte> reserve(Buffer buffer, std::size_t size) override {
+    return inner_.reserve(buffer, size);
+  }
+  Status start(const Call& call) override { return inner_.start(call); }
+  Result<bool> test() override { return random_() % one_in_ == 0 ? inner_.test() : false; }
+  Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
+
+ private:
+  Collectives& inner_;
+  std::mt19937& random_;
+  unsigned one_in_;
+};
+
+// One rank's lanes, advanced by hand.
+struct Rank {
+  struct Served {
+    Served(Memory& memory, Waves& waves, std::size_t index, Collectives& inner,
+           std::mt19937& random)
+        : slow(inner, random, 1u << random() % 4),
+          port(memory.options().rank, memory.options().workers, slow),
+          driver(memory, port, 0),
+          lane(waves, index, driver, &port),
+          one_in(1u << random() % 5) {}
+    Slow slow;
+    FusedPort port;
+    Driver driver;
+    Lane lane;
+    unsigned one_in;                    // how rarely it gets on
+    std::optional<std::uint64_t> turn;  // that it is in
+  };
+
+  Rank(Memory& memory, std::span<const std::unique_ptr<Hall>> halls, std::uint64_t bound,
+       std::mt19937& random)
+      : waves(memory, {.lanes = halls.size(), .coordinates_max = bound}),
+        one_in(1u << random() % 6) {
+    for (std::size_t i = 0; i < halls.size(); ++i) {
+      lanes.emplace_back(memory, waves, i, halls[i]->of(memory.options().rank), random);
+    }
+  }
+  Waves waves;
+  unsigned one_in;  // how rarely a bucket comes
+  std::deque<Served> lanes;
+  std::size_t put = 0;
+  std::vector<std::uint64_t> done;
+  std::vector<std::uint64_t> turns;
+};
+
+// Four ranks whose buckets come, and whose lanes get on, in an order that a seed chooses. Buckets
+// are a tensor each; the fourth of what is put is a turn.
+class Chance {
+ public:
+  static constexpr std::size_t kTurn = 3;
+
+  Chance(std::uint32_t seed, std::size_t lanes, std::uint64_t bound)
+      : random_(seed), workers("tide:bits=3", kShapes, {.feedback = "ef"}) {
+    for (std::size_t i = 0; i < lanes; ++i) halls.push_back(std::make_unique<Hall>(4));
+    for (const auto& memory : workers.memories) ranks.emplace_back(*memory, halls, bound, random_);
+  }
+
+  void put(std::size_t index) {
+    Rank& rank = ranks[index];
+    const std::size_t number = rank.put++;
+    if (number == kTurn) {
+      ASSERT_EQ(*rank.waves.put_turn(), number);
+      return;
+    }
+    const std::size_t tensor = number < kTurn ? number : number - 1;
+    const auto jobs = workers.jobs(index, tensor, tensor + 1);
+    ASSERT_EQ(*rank.waves.put({.step = kStep}, jobs), number);
+  }
+
+  // Whether something happened.
+  void advance(std::size_t index, std::size_t lane_index) {
+    Rank& rank = ranks[index];
+    Rank::Served& served = rank.lanes[lane_index];
+    Collectives& own = halls[lane_index]->of(static_cast<std::uint32_t>(index));
+    if (served.turn) {  // Its own collective, which the others of this turn must come to.
+      if (!*own.test()) return;
+      rank.turns.push_back(*served.turn);
+      served.turn.reset();
+    }
+    const auto event = served.lane.advance();
+    ASSERT_TRUE(event.has_value()) << event.error().what << served.driver.explain();
+    if (event->kind == Lane::Event::Kind::bucket) rank.done.push_back(event->bucket.number);
+    if (event->kind == Lane::Event::Kind::turn) {
+      served.turn = event->turn;
+      own.reserve(Collectives::Buffer::send, 8);
+      own.reserve(Collectives::Buffer::received, 32);
+      ASSERT_TRUE(own.start({.kind = Collectives::Kind::all_gather, .count = 8}));
+    }
+  }
+
+  void run() {
+    const std::size_t all = workers.tensors.size() + 1;
+    const auto is_done = [&](const Rank& rank) {
+      return rank.done.size() + rank.turns.size() == all;
+    };
+    for (std::uint64_t moves = 0; !std::all_of(ranks.begin(), ranks.end(), is_done); ++moves) {
+      ASSERT_LT(moves, 2'000'000u) << "hangs";
+      const std::size_t index = random_() % ranks.size();
+      Rank& rank = ranks[index];
+      if (rank.put < all && random_() % rank.one_in == 0) put(index);
+      const std::size_t lane = random_() % rank.lanes.size();
+      if (random_() % rank.lanes[lane].one_in == 0) advance(index, lane);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+ private:
+  std::mt19937 random_;
+
+ public:
+  Workers4 workers;
+  std::vector<std::unique_ptr<Hall>> halls;
+  std::deque<Rank> ranks;
+};
+
+TEST(Waves, AThousandSeedsOfDelaysNeitherHangNorChangeABit) {
+  std::vector<std::vector<float>> expected;
+  std::vector<float> residual;
+  for (std::uint32_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(seed);
+    Chance chance(seed, 1 + seed % 3, seed % 5 == 0 ? 5000 : 1u << 21);
+    chance.run();
+    if (HasFatalFailure()) return;
+    if (seed == 0) expected = chance.workers.means[0];
+    for (const auto& means : chance.workers.means) ASSERT_EQ(means, expected);
+    const auto kept = chance.workers.memories[2]->residual(4);
+    if (seed == 0) residual.assign(kept.begin(), kept.end());
+    ASSERT_TRUE(std::equal(residual.begin(), residual.end(), kept.begin(), kept.end()));
+    for (const Rank& rank : chance.ranks) {
+      ASSERT_EQ(rank.turns, std::vector<std::uint64_t>{Chance::kTurn});
+      ASSERT_TRUE(rank.waves.is_empty());
+    }
+  }
+}
+
+// What is put, as a table of waves: numbers of buckets with their chunks, or a turn.
+class Agreed : public ::testing::Test {
+ protected:
+  explicit Agreed(WavesOptions options = {.lanes = 2, .coordinates_max = 6 * 4096})
+      : workers_("f32", {{1, 1, 4096 * 3}, {2, 1, 4096}, {3, 1, 4096}, {4, 1, 4096}}),
+        waves_(*workers_.memories[0], options) {}
+
+  std::uint64_t put(std::size_t tensor) {
+    return *waves_.put({.step = 1}, workers_.jobs(0, tensor, tensor + 1));
+  }
+  // "0[0-3) 1[0-1)", "turn 2", "-".
+  std::string take(std::size_t lane) {
+    switch (waves_.take(lane, wave_)) {
+      case Waves::Next::nothing: return "-";
+      case Waves::Next::closed: return "closed";
+      case Waves::Next::failed: return "failed";
+      case Waves::Next::wave: break;
+    }
+    if (wave_.is_turn) return "turn " + std::to_string(wave_.turn);
+    std::string text;
+    for (const Load& load : wave_.loads) {
+      text += (text.empty() ? "" : " ") + std::to_string(load.bucket->order().number) + "[" +
+              std::to_string(load.first) + "-" + std::to_string(load.last) + ")";
+    }
+    return text;
+  }
+
+  Workers4 workers_;
+  Waves waves_;
+  Waves::Wave wave_;
+};
+
+TEST_F(Agreed, NothingKnownIsTheNextOneAlone) {
+  EXPECT_EQ(take(0), "-");
+  put(0);
+  put(1);
+  EXPECT_EQ(take(1), "-") << "the first wave is lane 0's";
+  EXPECT_EQ(take(0), "0[0-3)");
+  EXPECT_EQ(take(1), "-") << "nobody knows yet what the next one is";
+}
+
+TEST_F(Agreed, WhatEverybodyHasGoesTogetherOnTheNextLane) {
+  for (const std::size_t tensor : {0u, 1u, 2u, 3u}) put(tensor);
+  EXPECT_EQ(take(0), "0[0-3)");
+  waves_.hear(wave_, 4, false);
+  EXPECT_EQ(take(1), "-") << "scales settle nothing";
+  waves_.hear(wave_, 3, true);
+  waves_.hear(wave_, 4, true);
+  EXPECT_EQ(take(0), "-");
+  EXPECT_EQ(take(1), "1[0-1) 2[0-1)") << "what the first bulk said holds";
+}
+
+TEST_F(Agreed, TheEndOfAWaveSettlesWithWhatWasHeardLast) {
+  for (const std::size_t tensor : {0u, 1u, 2u, 3u}) put(tensor);
+  EXPECT_EQ(take(0), "0[0-3)");
+  waves_.hear(wave_, 2, false);
+  waves_.hear(wave_, 3, false);
+  waves_.finish(wave_, wave_.loads);
+  EXPECT_EQ(take(1), "1[0-1) 2[0-1)");
+}
+
+TEST_F(Agreed, WhereNothingIsToldTheLastAgreedValueHolds) {
+  for (const std::size_t tensor : {0u, 1u, 2u, 3u}) put(tensor);
+  EXPECT_EQ(take(0), "0[0-3)");
+  waves_.hear(wave_, std::nullopt, true);
+  EXPECT_EQ(take(1), "1[0-1)");
+  waves_.finish(wave_, wave_.loads);
+  EXPECT_EQ(take(0), "2[0-1)");
+}
+
+TEST_F(Agreed, ASmallWaveSettlesAtItsEnd) {
+  put(1);
+  EXPECT_EQ(take(0), "0[0-1)");
+  for (const std::size_t tensor : {0u, 2u, 3u}) put(tensor);
+  waves_.hear(wave_, 1, true);
+  EXPECT_EQ(take(1), "-");
+  waves_.hear(wave_, 4, true);
+  EXPECT_EQ(take(1), "-");
+  waves_.finish(wave_, wave_.loads);
+  EXPECT_EQ(take(1), "1[0-3) 2[0-1) 3[0-1)") << "with what was heard last";
+}
+
+TEST_F(Agreed, ATurnIsAWaveByItself) {
+  put(0);
+  EXPECT_EQ(*waves_.put_turn(), 1u);
+  put(1);
+  put(2);
+  EXPECT_EQ(take(0), "0[0-3)");
+  waves_.hear(wave_, 4, true);
+  EXPECT_EQ(take(1), "turn 1");
+  EXPECT_EQ(take(0), "2[0-1) 3[0-1)") << "it does not wait for the turn";
+}
+
+TEST_F(Agreed, MoreThanWeHaveIsNotBelieved) {
+  put(0);
+  put(1);
+  EXPECT_EQ(take(0), "0[0-3)");
+  waves_.hear(wave_, 1u << 30, true);
+  EXPECT_EQ(take(1), "1[0-1)");
+}
+
+TEST_F(Agreed, ClosedWhenAllIsTakenOrAtOnce) {
+  put(0);
+  waves_.close(false);
+  EXPECT_EQ(take(1), "-");
+  EXPECT_EQ(take(0), "0[0-3)");
+  EXPECT_EQ(take(1), "closed");
+  EXPECT_FALSE(waves_.put_turn().has_value());
+  EXPECT_FALSE(waves_.put({.step = 1}, workers_.jobs(0, 1, 2)).has_value());
+}
+
+TEST_F(Agreed, ClosedAtOnceThoughThereIsMore) {
+  put(0);
+  waves_.close(true);
+  EXPECT_EQ(take(0), "closed");
+}
+
+TEST_F(Agreed, AFailureIsEverybodys) {
+  put(0);
+  waves_.fail();
+  EXPECT_EQ(take(0), "failed");
+  EXPECT_EQ(take(1), "failed");
+}
+
+TEST_F(Agreed, JobsThatDoNotFitTakeNoNumber) {
+  auto jobs = workers_.jobs(0, 0, 1);
+  jobs[0].tensor = 99;
+  EXPECT_FALSE(waves_.put({.step = 1}, jobs).has_value());
+  EXPECT_EQ(put(1), 0u);
+}
+
+class Bounded : public Agreed {
+ protected:
+  Bounded() : Agreed({.lanes = 1, .coordinates_max = 2 * 4096}) {}
+};
+
+TEST_F(Bounded, ALargeBucketIsSeveralWaves) {
+  for (const std::size_t tensor : {0u, 1u, 2u, 3u}) put(tensor);
+  EXPECT_EQ(take(0), "0[0-2)");
+  waves_.hear(wave_, 4, true);
+  auto finished = waves_.finish(wave_, wave_.loads);
+  EXPECT_TRUE(finished.empty());
+  EXPECT_EQ(take(0), "0[2-3) 1[0-1)");
+  finished = waves_.finish(wave_, wave_.loads);
+  ASSERT_EQ(finished.size(), 2u);
+  EXPECT_EQ(finished[1].number, 1u);
+  EXPECT_EQ(take(0), "2[0-1) 3[0-1)");
+}
+
+class Unagreed : public Agreed {
+ protected:
+  Unagreed() : Agreed({.lanes = 2, .coordinates_max = 2 * 4096, .agreed = false}) {}
+};
+
+TEST_F(Unagreed, EveryLaneGetsItsShareAtOnce) {
+  for (const std::size_t tensor : {0u, 1u}) put(tensor);
+  EXPECT_EQ(take(0), "0[0-2)");
+  EXPECT_EQ(take(1), "0[2-3)");
+  EXPECT_EQ(take(1), "-");
+  EXPECT_EQ(take(0), "1[0-1)");
+}
+
+}  // namespace
+}  // namespace sluice
