@@ -4,9 +4,10 @@
  *
  *   sluice_reduce_local    all workers of a job are arrays of this process; one call
  *   sluice_world, _group   one of our carriers (local, mpi) runs the rounds between the workers
- *   sluice_memory, _parcel the caller has collectives of its own (a framework's process group) and
- *                          moves the bytes; sluice says what goes where
+ *   sluice_memory, _port   buckets of tensors over aggregators, or over collectives of the caller's
+ *   and _queue             own (a framework's process group), from several threads
  *   sluice_exchange        one chunk's trip as bare rounds, for callers that reduce them themselves
+ *                          (exchange.h, which is included here)
  *
  * Functions return SLUICE_OK or another sluice_code, each listed at the function; the text of the
  * calling thread's last error is sluice_last_error(). Outputs are written only on success.
@@ -27,6 +28,8 @@
 #ifndef SLUICE_SLUICE_H_
 #define SLUICE_SLUICE_H_
 
+#include <sluice/code.h>
+#include <sluice/exchange.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,18 +38,7 @@ extern "C" {
 #endif
 
 /* The number of libsluice.so, too: programs that were linked with another one do not load it. */
-#define SLUICE_ABI_VERSION 6
-
-typedef enum sluice_code {
-  SLUICE_OK = 0,
-  SLUICE_INVALID_ARGUMENT = 1, /* the message names the value and what is accepted */
-  SLUICE_FAILED = 2,           /* the reduction itself failed; the message says how */
-  SLUICE_MALFORMED = 3,        /* bytes from outside do not parse; the message names the rank */
-  SLUICE_MISMATCH = 4,         /* ranks disagree on what they reduce; the message names them */
-  SLUICE_TIMEOUT = 5,          /* somebody is missing; the message names who */
-  SLUICE_UNAVAILABLE = 6,      /* this build, machine or carrier cannot do it */
-  SLUICE_OUT_OF_MEMORY = 7     /* an allocation was refused; any function may return it */
-} sluice_code;
+#define SLUICE_ABI_VERSION 7
 
 /* The library's version, "0.1.0". Static storage. */
 const char* sluice_version(void);
@@ -111,12 +103,12 @@ typedef struct sluice_options {
   uint32_t rank;        /* of this worker */
   uint32_t workers;     /* 1 to 4096 */
   uint64_t seed;        /* of all randomness, the same on every rank */
-  const char* feedback; /* "none" or "ef"; NULL: none */
+  const char* feedback; /* SPEC: "none", "ef", "dgc:momentum=0.9"; NULL: none */
   uint32_t chunk;       /* coordinates per chunk, fitted to the codec; 0: 65536 */
   uint32_t window;      /* chunks in flight, of a group; 0: as many as the world has */
   double timeout;       /* seconds a group waits for others; 0: 60 */
-  uint32_t keep_before; /* 1: sluice_memory_undo_step works, for a copy of the residuals */
-  const char* sparse;   /* of a memory: SPEC of the codec of SLUICE_SPARSE jobs; NULL: lossless */
+  uint32_t keep_before; /* 1: sluice_memory_undo_step works, for a copy of feedback's memories */
+  uint32_t reserved;    /* 0 */
 } sluice_options;
 #define SLUICE_OPTIONS_INIT {sizeof(sluice_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
@@ -128,13 +120,9 @@ typedef struct sluice_tensor {
   uint64_t cols;
 } sluice_tensor;
 
-#define SLUICE_EXACT 0xffffffffu
-#define SLUICE_SPARSE 0xfffffffeu
-
-/* One tensor of a step; the mean may be the gradient's own memory. `tensor` is the index of the
- * tensor, or, for parcels, one of two for `count` floats that belong to no tensor and keep no
- * memory: SLUICE_EXACT, which travel as float32, or SLUICE_SPARSE, which travel through a codec of
- * their own, such as the rows of a table that any rank has touched. */
+/* One tensor of a step or bucket; the mean may be the gradient's own memory. `tensor` is the index
+ * of the tensor, `count` its coordinates, or those of the rows that a tensor of
+ * sluice_memory_add_rows brings. */
 typedef struct sluice_job {
   uint32_t tensor;
   uint64_t count;
@@ -199,140 +187,106 @@ sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished);
 
 sluice_code sluice_group_stats(const sluice_group* group, sluice_stats* stats);
 
-/* Codec state, model state and residuals, between steps. sluice_group_save writes at most
- * `capacity` bytes and sets *size to what is needed: call it with capacity 0 and NULL first.
+/* Codec state, model state and feedback's memories, between steps. sluice_group_save writes at
+ * most `capacity` bytes and sets *size to what is needed: call it with capacity 0 and NULL first.
  * SLUICE_INVALID_ARGUMENT: too little capacity (*size is set), a step in flight. Load:
- * SLUICE_MALFORMED (damaged bytes), SLUICE_MISMATCH (another codec, feedback, rank, worker count or
- * list of tensors; the message has both); nothing has changed then. */
+ * SLUICE_MALFORMED (damaged bytes), SLUICE_MISMATCH (another feedback, rank, worker count or list
+ * of tensors; the message has both); nothing has changed then. Of what another codec saved, codec
+ * state starts anew, and feedback's memories come back. */
 sluice_code sluice_group_save(const sluice_group* group, void* bytes, size_t capacity,
                               size_t* size);
 sluice_code sluice_group_load(sluice_group* group, const void* bytes, size_t size);
 
-/* ---- Memories and parcels: the caller moves the bytes ------------------------------------- */
+/* ---- Memories: what a worker keeps between steps ------------------------------------------ */
 
 /* What one worker keeps between steps. */
 typedef struct sluice_memory sluice_memory;
 
-/* window and timeout of the options are ignored. SLUICE_INVALID_ARGUMENT: bad numbers, a codec that
- * refuses feedback, a codec for sparse jobs that is unknown or keeps memory of a model. */
-sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* options,
-                               sluice_memory** memory);
+/* SLUICE_INVALID_ARGUMENT: bad numbers, a window or timeout, which are of groups. */
+sluice_code sluice_memory_make(const sluice_options* options, sluice_memory** memory);
 void sluice_memory_free(sluice_memory* memory);
 
-/* More tensors, between steps, the same on every rank; they are numbered in this order, from 0.
- * SLUICE_INVALID_ARGUMENT: more than 2^40 coordinates, an id that is there already, tensors the
- * codec refuses, a parcel or exchange in flight. */
-sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensors, size_t count);
+/* More tensors, between steps, the same on every rank; they are numbered in this order, from 0, and
+ * travel through the codec until sluice_memory_choose gives them another. With feedback, those of a
+ * codec other than f32 keep memories from then on. SLUICE_INVALID_ARGUMENT: more than 2^40
+ * coordinates, an id that is there already, a codec that refuses feedback or its tensors, a bucket
+ * or exchange in flight; nothing has changed then. */
+sluice_code sluice_memory_add(sluice_memory* memory, const sluice_codec* codec,
+                              const sluice_tensor* tensors, size_t count);
+/* Tensors whose jobs bring some of their rows, as many as the step has, the same on every rank:
+ * such as the rows of a table that any rank has touched. They keep nothing between steps.
+ * SLUICE_INVALID_ARGUMENT: as above, but feedback does not matter; a codec that keeps memory of a
+ * model (tide). */
+sluice_code sluice_memory_add_rows(sluice_memory* memory, const sluice_codec* codec,
+                                   const sluice_tensor* tensors, size_t count);
+/* Another codec for some tensors, between steps, the same on every rank. What feedback keeps of
+ * them stays, and f32 sends all of it. Codec state of tensors that had another codec starts anew,
+ * and so does the model's of codecs that they leave and come to. SLUICE_INVALID_ARGUMENT: no such
+ * tensor, or as above, also for a codec that refuses those it is left with; nothing has changed. */
+sluice_code sluice_memory_choose(sluice_memory* memory, const uint32_t* tensors, size_t count,
+                                 const sluice_codec* codec);
 
-/* The codec's canonical SPEC, where options that follow the feedback ("auto") have their meaning.
- * Lives as the memory. */
-const char* sluice_memory_spec(const sluice_memory* memory);
-/* Whether residuals and states that were saved under a SPEC fit this memory: the same codec, and
- * the same options but for those that only say what is sent. SLUICE_MISMATCH: they do not. */
-sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec);
+/* The canonical SPEC of a tensor's codec, where options that follow the feedback ("auto") have
+ * their meaning; NULL: no such tensor. Lives as the memory. */
+const char* sluice_memory_spec(const sluice_memory* memory, uint32_t tensor);
+/* Whether codec state that was saved under a SPEC fits a tensor's codec: the same, with the same
+ * options but for those that only say what is sent. SLUICE_MISMATCH: it does not. */
+sluice_code sluice_memory_resumes(const sluice_memory* memory, uint32_t tensor, const char* spec);
 
-/* Between steps. The residual of a tensor (count floats, NULL without feedback), its codec state
- * and the model's (bytes, maybe 0); to read, or to restore what was read from an equal memory.
- * SLUICE_INVALID_ARGUMENT: no such tensor. */
-sluice_code sluice_memory_residual(sluice_memory* memory, uint32_t tensor, float** residual,
-                                   uint64_t* count);
-sluice_code sluice_memory_state(sluice_memory* memory, uint32_t tensor, void** state,
+/* Names of feedback's memories, from 0, the "residual"; NULL behind the last. Static storage. */
+const char* sluice_memory_kept_name(const sluice_memory* memory, uint32_t which);
+/* Between steps; to read, or to restore what was read from an equal memory: one of feedback's
+ * memories of a tensor (count floats; NULL and 0 where there is none), the codec state of a tensor,
+ * and the model state of the codec with a SPEC of sluice_memory_spec (bytes, maybe 0).
+ * SLUICE_INVALID_ARGUMENT: no such tensor or SPEC. */
+sluice_code sluice_memory_kept(sluice_memory* memory, uint32_t tensor, uint32_t which,
+                               float** values, uint64_t* count);
+sluice_code sluice_memory_state(sluice_memory* memory, uint32_t tensor, void** state, size_t* size);
+sluice_code sluice_memory_model(sluice_memory* memory, const char* spec, void** model,
                                 size_t* size);
-sluice_code sluice_memory_model(sluice_memory* memory, void** model, size_t* size);
 
-/* After all parcels of a step, on every rank. Undo: the step's means were thrown away (a loss
- * scaler skipped it), so residuals become what they were before; SLUICE_INVALID_ARGUMENT without
- * options.keep_before, and of both with a parcel or exchange in flight. */
+/* A tensor's step in a job of one worker, which sends nothing: the gradient becomes what its codec
+ * would be given, with what feedback kept, as if all of that was sent. What is not finite enters no
+ * memory. SLUICE_INVALID_ARGUMENT: more workers, no such tensor, not its number of coordinates. */
+sluice_code sluice_memory_pay(sluice_memory* memory, uint32_t tensor, float* gradient,
+                              uint64_t count);
+
+/* After all buckets of a step, on every rank. Undo: the step's means were thrown away (a loss
+ * scaler skipped it), so what feedback keeps becomes what it was; SLUICE_INVALID_ARGUMENT without
+ * options.keep_before, and of both with a bucket or exchange in flight. */
 sluice_code sluice_memory_end_step(sluice_memory* memory);
 sluice_code sluice_memory_undo_step(sluice_memory* memory);
 
 /* After a tensor's mean is there and before the step ends: the mean as half-width floats, and, with
  * feedback, what the rounding lost into the residual, unless that is Inf or NaN. Every rank keeps
- * the whole of it, since it is missing from the mean and not from one rank's share. `tensor` may be
- * SLUICE_EXACT, of any count, which keeps nothing. Several threads may call it, each for a tensor
- * of its own. SLUICE_INVALID_ARGUMENT: another format than sluice_shorten's, no such tensor, a
- * count that is not the tensor's. */
+ * the whole of it, since it is missing from the mean and not from one rank's share. Tensors without
+ * a residual keep nothing. Several threads may call it, each for a tensor of its own.
+ * SLUICE_INVALID_ARGUMENT: another format than sluice_shorten's, no such tensor, a count that is
+ * not the tensor's, unless it brings rows. */
 sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const char* format,
                                   const float* mean, uint64_t count, void* halves);
 
-/* Chunks of several tensors in lock-step. Parcels of one memory may run on several threads. */
-typedef struct sluice_parcel sluice_parcel;
-
-sluice_code sluice_parcel_make(sluice_memory* memory, sluice_parcel** parcel);
-void sluice_parcel_free(sluice_parcel* parcel);
+/* ---- Buckets: tensors that are handed over at once ---------------------------------------- */
 
 typedef struct sluice_order {
-  size_t size;       /* sizeof(sluice_order) */
+  size_t size;     /* sizeof(sluice_order) */
   uint64_t step;
-  uint64_t sequence; /* of the parcel, over the whole job; the same on every rank */
-  uint32_t part;     /* the jobs' chunks are laid end to end and divided into `parts`; … */
-  uint32_t parts;    /* … this parcel takes one of them */
-  uint32_t digest;   /* 1: report.digest is filled */
-  uint32_t probe;    /* number of the probe, from 1, the same on every rank; 0: none. Some
-                        blocks of 256 coordinates then also travel exactly, to measure the error:
-                        of every tensor one of 32, at least one; they take turns by the number */
+  uint64_t number; /* of the bucket, over the whole job; the same on every rank. Queues count by
+                      themselves, from 0 */
+  uint32_t digest; /* 1: the digest of the means is filled */
+  uint32_t probe;  /* number of the probe, from 1, the same on every rank; 0: none. Some blocks of
+                      256 coordinates then also travel exactly, to measure the error: of every
+                      tensor one of 32, at least one; they take turns by the number */
 } sluice_order;
-/* One part, no digest, no probe. */
-#define SLUICE_ORDER_INIT {sizeof(sluice_order), 0, 0, 0, 1, 0, 0}
+/* No digest, no probe. */
+#define SLUICE_ORDER_INIT {sizeof(sluice_order), 0, 0, 0, 0}
 
-/* Encodes the first step. The jobs' memory stays put until the parcel is finished or abandoned.
- * SLUICE_INVALID_ARGUMENT: a parcel in flight, a job that does not fit its tensor, a tensor twice;
- * nothing has changed then. SLUICE_OUT_OF_MEMORY: likewise, unless the first chunk was begun; then
- * the parcel is abandoned and the next begin returns SLUICE_UNAVAILABLE. Other codes as below. */
-sluice_code sluice_parcel_begin(sluice_parcel* parcel, const sluice_order* order,
-                                const sluice_job* jobs, size_t job_count);
-
-typedef enum sluice_collective {
-  SLUICE_DONE = 0,     /* all means are written */
-  SLUICE_SHARDS = 1,   /* pack, all-to-all, combine, all-gather, spread */
-  SLUICE_MAXIMUM = 2,  /* pack_lanes, all-reduce of int32 with maximum, spread_lanes */
-  SLUICE_SUM = 3,      /* pack_lanes, all-reduce of int32 with wrapping sum, spread_lanes */
-  SLUICE_WHOLE = 4     /* pack, all-to-all, combine: small, every rank combines everything */
-} sluice_collective;
-
-/* What the ranks do next. Arrays have an entry per rank and live until the next call. */
-typedef struct sluice_step {
-  size_t size;                   /* sizeof(sluice_step) */
-  uint32_t collective;           /* a sluice_collective, the same on every rank */
-  uint32_t receives_vary;        /* 1: ranks tell each other send_sizes first (an all-to-all) */
-  uint32_t answers_vary;         /* 1: ranks tell each other the answer's size first */
-  const uint64_t* send_sizes;    /* bytes for each rank, this one included */
-  const uint64_t* receive_sizes; /* bytes from each rank, unless receives_vary */
-  const uint64_t* answer_sizes;  /* bytes of each rank's answer, unless answers_vary */
-  uint64_t lane_count;           /* of an all-reduce */
-} sluice_step;
-#define SLUICE_STEP_INIT {sizeof(sluice_step), 0, 0, 0, 0, 0, 0, 0}
-
-/* Codes of the functions below: SLUICE_INVALID_ARGUMENT: a size to send or a count of lanes that is
- * not what sluice_step says, an answer beyond the stride, or the functions out of order; nothing
- * has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH: what came from another rank is wrong, its
- * size too; the parcel is abandoned then. SLUICE_FAILED and SLUICE_OUT_OF_MEMORY: likewise.
- * SLUICE_UNAVAILABLE: it was abandoned before. */
-sluice_code sluice_parcel_next(sluice_parcel* parcel, sluice_step* step);
-/* What goes to rank 0, 1, … back to back; size: the sum of send_sizes. */
-sluice_code sluice_parcel_pack(sluice_parcel* parcel, void* send, uint64_t size);
-/* What came from rank 0, 1, … back to back. The answer lives until the next call; it is NULL after
- * SLUICE_WHOLE, which has no all-gather: the parcel has gone on by itself. */
-sluice_code sluice_parcel_combine(sluice_parcel* parcel, const void* received,
-                                  const uint64_t* receive_sizes, const void** answer,
-                                  uint64_t* answer_size);
-/* Rank r's answer is the first answer_sizes[r] bytes, at most `stride`, at r·stride. Decodes, or
- * encodes the next. */
-sluice_code sluice_parcel_spread(sluice_parcel* parcel, const void* gathered, uint64_t stride,
-                                 const uint64_t* answer_sizes);
-sluice_code sluice_parcel_pack_lanes(sluice_parcel* parcel, int32_t* lanes, uint64_t count);
-sluice_code sluice_parcel_spread_lanes(sluice_parcel* parcel, const int32_t* lanes,
-                                       uint64_t count);
-/* Gives up what is in flight: nothing of the jobs is touched any more, and the parcel is of no use.
- * With nothing in flight nothing happens. */
-sluice_code sluice_parcel_abandon(sluice_parcel* parcel);
-
-/* Of the parcel that is in hand or just finished. */
+/* Of a bucket that is finished. */
 typedef struct sluice_report {
   size_t size;         /* sizeof(sluice_report) */
-  uint64_t digest;     /* of the means; adds up over parcels modulo 2^64 */
+  uint64_t digest;     /* of the means; adds up over buckets modulo 2^64 */
   uint64_t infinite;   /* coordinates of the means that are Inf or NaN */
-  uint64_t rounds;     /* from here on as in sluice_stats, of this parcel */
+  uint64_t rounds;     /* from here on as in sluice_stats, of this bucket */
   uint64_t bytes_up;
   uint64_t bytes_down;
   uint64_t chunks;
@@ -340,10 +294,9 @@ typedef struct sluice_report {
   double decode_seconds;
 } sluice_report;
 #define SLUICE_REPORT_INIT {sizeof(sluice_report), 0, 0, 0, 0, 0, 0, 0, 0}
-sluice_code sluice_parcel_report(const sluice_parcel* parcel, sluice_report* report);
 
 /* What a probe found out about a tensor; all but `blocks` as estimates for the whole tensor. They
- * add up over parcels, and over probes: after 32 probes every block has had the same weight. */
+ * add up over buckets, and over probes: after 32 probes every block has had the same weight. */
 typedef struct sluice_probe {
   uint32_t tensor;
   uint64_t blocks;     /* of 256 coordinates, that were looked at */
@@ -352,11 +305,8 @@ typedef struct sluice_probe {
   double error_energy; /* |mean - exact mean|^2 … */
   double exact_energy; /* … and |exact mean|^2 */
 } sluice_probe;
-/* Of the tensors that the finished parcel's probe looked at. Writes at most `capacity` of them and
- * returns how many there are; `probes` may be NULL with capacity 0. */
-size_t sluice_parcel_probes(const sluice_parcel* parcel, sluice_probe* probes, size_t capacity);
 
-/* ---- Aggregators and ports: parcels over carrier `stream` ---------------------------------- */
+/* ---- Aggregators and ports: one worker's end of a carrier --------------------------------- */
 
 /* What sums for the workers of a job, on threads of its own. */
 typedef struct sluice_aggregator sluice_aggregator;
@@ -369,90 +319,140 @@ const char* sluice_aggregator_addresses(const sluice_aggregator* aggregator);
 /* Ends it when the workers of all its jobs have left, or after `patience` seconds. */
 void sluice_aggregator_free(sluice_aggregator* aggregator, double patience);
 
-/* One worker's end of a job at aggregators; rank and workers are the memory's. */
+/* One worker's end of a carrier; rank and workers are the memory's. */
 typedef struct sluice_port sluice_port;
 
-/* Joins the job and returns when all workers have: they call it at the same time, with the same
- * aggregators (comma separated, in the same order), job and window, which is how many chunks are
- * on their way at a time. SLUICE_TIMEOUT: after `timeout` seconds, which parcels take at most, too;
- * the message names who is missing. SLUICE_MISMATCH: workers that do not want the same.
+/* Over aggregators. Joins the job and returns when all workers have: they call it at the same time,
+ * with the same aggregators (comma separated, in the same order), job and window, which is how many
+ * chunks are on their way at a time. SLUICE_TIMEOUT: after `timeout` seconds, which buckets take at
+ * most, too; the message names who is missing. SLUICE_MISMATCH: workers that do not want the same.
  * `bell` is a descriptor that outlives the port, such as an eventfd, or -1. Once it is readable,
  * opening and running end with SLUICE_UNAVAILABLE instead of waiting: for a thread that learns that
  * another worker has died. */
 sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uint64_t job,
                              uint32_t window, double timeout, int bell, sluice_port** port);
-/* Leaves the job. */
+
+/* A collective that all ranks run, over buffers that lie where the caller wants. */
+enum { SLUICE_SEND = 0, SLUICE_RECEIVED = 1, SLUICE_ANSWER = 2, SLUICE_GATHERED = 3 };
+enum {
+  SLUICE_ALL_TO_ALL = 1, /* send_sizes[r] bytes to rank r, receive_sizes[r] from it, back to back */
+  SLUICE_ALL_GATHER = 2, /* `count` bytes of every rank, in order of rank */
+  SLUICE_MAXIMUM = 3,    /* of `count` int32, in place */
+  SLUICE_SUM = 4         /* the same, wrapping */
+};
+typedef struct sluice_collective {
+  size_t size;                   /* sizeof(sluice_collective) */
+  uint32_t kind;                 /* SLUICE_ALL_TO_ALL … */
+  uint32_t from;                 /* the buffer that is sent, from its first byte on */
+  uint32_t to;                   /* the buffer that is filled */
+  const uint64_t* send_sizes;    /* of an all-to-all, an entry per rank … */
+  const uint64_t* receive_sizes; /* … both; they live until the collective is done */
+  uint64_t count;                /* of the others */
+  uint64_t step;                 /* what it is about, for messages: the training step … */
+  uint64_t number;               /* … and the first bucket in it */
+} sluice_collective;
+
+/* What the caller offers: one collective at a time. Functions run on the thread that runs or serves
+ * the port, and must not throw or jump out. start, test and wait return 0, or another number when
+ * they failed: the port is dead then and the function that called returns SLUICE_FAILED. A
+ * collective that was started before stays as it is; its buffers are the caller's. */
+typedef struct sluice_collectives {
+  size_t size;   /* sizeof(sluice_collectives) */
+  void* context; /* handed to all of them */
+  /* A buffer of at least `bytes`, on the host; what was in it may be lost. It stays there until the
+   * next call for the same buffer. NULL: there is no memory (SLUICE_OUT_OF_MEMORY; the port is
+   * dead). Not aligned to 4: SLUICE_FAILED. */
+  void* (*reserve)(void* context, uint32_t buffer, uint64_t bytes);
+  int (*start)(void* context, const sluice_collective* what);
+  int (*test)(void* context, uint32_t* done); /* *done 1: the bytes are there */
+  /* Until they are; seconds: what is left of the port's time-out. */
+  int (*wait)(void* context, double seconds);
+} sluice_collectives;
+#define SLUICE_COLLECTIVES_INIT {sizeof(sluice_collectives), 0, 0, 0, 0, 0}
+
+/* Over collectives of the caller's. Every rank runs the same buckets in the same order.
+ * SLUICE_INVALID_ARGUMENT: a function that is NULL, a time-out that is not above 0 and at most a
+ * day. */
+sluice_code sluice_port_over(sluice_memory* memory, const sluice_collectives* collectives,
+                             double timeout, sluice_port** port);
+
+/* Leaves the job, when no queue uses the port any more. */
 void sluice_port_free(sluice_port* port);
 
-/* Averages a parcel; returns when all means are written. Ports of one memory may run on several
- * threads, each on one. Codes as of sluice_parcel_begin and sluice_parcel_next, SLUICE_TIMEOUT, and
- * SLUICE_UNAVAILABLE after the bell. After SLUICE_INVALID_ARGUMENT the port is as it was, after
- * other errors it is of no use, but for SLUICE_OUT_OF_MEMORY before anything was sent: then the
- * next call does not return SLUICE_UNAVAILABLE. */
+/* Averages a bucket by itself; returns when all means are written. Ports of one memory may run on
+ * several threads, each on one. SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor, a
+ * tensor twice, a bucket in flight; nothing has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH:
+ * what came from another rank is wrong; SLUICE_TIMEOUT, SLUICE_FAILED, and SLUICE_UNAVAILABLE after
+ * the bell: the port is of no use then. SLUICE_OUT_OF_MEMORY: likewise, unless nothing was sent;
+ * then the next call does not return SLUICE_UNAVAILABLE. */
 sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
                             size_t job_count);
-/* Of the parcel that just finished. */
+/* Of the bucket that sluice_port_run finished last. sluice_port_probes writes at most `capacity` of
+ * what its probe found and returns how many there are; `probes` may be NULL with capacity 0. */
 sluice_code sluice_port_report(const sluice_port* port, sluice_report* report);
 size_t sluice_port_probes(const sluice_port* port, sluice_probe* probes, size_t capacity);
 
+/* What a port has moved since it was made. Any thread may ask; it may lag behind by a bucket. */
 typedef struct sluice_traffic {
   size_t size;         /* sizeof(sluice_traffic) */
-  uint64_t sent_bytes; /* of datagrams, without UDP and IP headers */
+  uint64_t sent_bytes; /* of datagrams, without UDP and IP headers, or of collectives */
   uint64_t received_bytes;
   uint64_t retransmits; /* contributions that were sent again */
+  uint64_t collectives;
+  double encode_seconds;
+  double decode_seconds;
+  double combine_seconds; /* of what came in collectives */
+  double network_seconds; /* in the carrier otherwise, waiting too */
 } sluice_traffic;
-#define SLUICE_TRAFFIC_INIT {sizeof(sluice_traffic), 0, 0, 0}
+#define SLUICE_TRAFFIC_INIT {sizeof(sluice_traffic), 0, 0, 0, 0, 0, 0, 0, 0}
 sluice_code sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic);
 
-/* ---- Exchanges: bare rounds --------------------------------------------------------------- */
+/* ---- Queues: buckets in one order, over several ports ------------------------------------- */
 
-/* A reduction as docs/ARCHITECTURE.md has it; equal on all ranks. */
-typedef struct sluice_reduction {
-  uint32_t op;    /* 0 lane_sum 1 wrap_sum 2 max 3 gather 4 block_sum, 5 f32 6 bf16 7 f16 sum */
-  uint32_t bits;  /* of a lane */
-  uint32_t down;  /* of a lane_sum: 0 full, 1 narrow, 2 round */
-  uint32_t extra; /* bits of a rounded sum beyond those of a code */
-  uint32_t count; /* lanes; of a gather: bytes one worker may send */
-  uint32_t grain; /* lanes that share a header; 0: all */
-  const uint16_t* table; /* of a lane_sum: what codes stand for; NULL: themselves */
-  size_t table_count;
-} sluice_reduction;
+/* Each port is served by a thread of the caller's. Buckets that all ranks have travel together in a
+ * wave; ranks tell each other what they have, so that all make the same waves. */
+typedef struct sluice_queue sluice_queue;
 
-typedef struct sluice_round {
-  sluice_reduction what;
-  const void* up;
-  size_t up_size;
-  void* down; /* the answer's bytes go here … */
-  size_t down_capacity;
-  size_t down_size; /* … and how many there are, here; all workers must be counted in it */
-} sluice_round;
+/* Ports of one memory and one kind, in the same order on every rank; they are the queue's until it
+ * is freed. `wave`: coordinates that travel together at most, up to 2^40; 0: 2^21.
+ * SLUICE_INVALID_ARGUMENT: no port or more than 64, of different kinds or memories, one twice, one
+ * that another queue has. */
+sluice_code sluice_queue_make(sluice_port* const* ports, size_t port_count, uint64_t wave,
+                              sluice_queue** queue);
+/* When no thread serves it any more. */
+void sluice_queue_free(sluice_queue* queue);
 
-/* Bytes the answer of a reduction may have at most. 0: not valid for so many workers. */
-size_t sluice_answer_size_max(const sluice_reduction* what, uint32_t workers);
+/* Hands a bucket over and does not wait: from any thread, in the same order on every rank. Jobs are
+ * copied; their floats stay put until the bucket's event. A tensor is in one unfinished bucket at a
+ * time. *number: 0, 1, 2, … over buckets and turns. SLUICE_INVALID_ARGUMENT: as sluice_port_run;
+ * no number is taken then. SLUICE_UNAVAILABLE: the queue is closed or dead. */
+sluice_code sluice_queue_put(sluice_queue* queue, const sluice_order* order,
+                             const sluice_job* jobs, size_t job_count, uint64_t* number);
+/* A turn: when it comes, sluice_queue_serve of one port returns, the same on every rank. The caller
+ * runs collectives of its own there, or sluice_port_run, and then serves again: that ends the turn.
+ * Codes as above. */
+sluice_code sluice_queue_put_turn(sluice_queue* queue, uint64_t* number);
 
-/* The reference implementation: reduces what all workers sent, in order of rank, into `down`.
- * SLUICE_INVALID_ARGUMENT: not a valid reduction, sizes that do not fit, down too small. */
-sluice_code sluice_combine(const sluice_reduction* what, uint32_t workers, const void* const* ups,
-                           const size_t* up_sizes, void* down, size_t down_capacity,
-                           size_t* down_size);
+enum { SLUICE_CLOSED = 0, SLUICE_BUCKET = 1, SLUICE_TURN = 2 };
+typedef struct sluice_event {
+  size_t size;        /* sizeof(sluice_event) */
+  uint32_t kind;      /* SLUICE_CLOSED … */
+  uint64_t number;    /* of the bucket that is finished, or of the turn that has come */
+  uint64_t digest;    /* of a bucket, as in sluice_report … */
+  uint64_t infinite;
+  const sluice_probe* probes; /* … and what its probe found; until this port is served again */
+  size_t probe_count;
+} sluice_event;
+#define SLUICE_EVENT_INIT {sizeof(sluice_event), 0, 0, 0, 0, 0, 0}
 
-typedef struct sluice_exchange sluice_exchange;
-
-/* One chunk's trip through the memory's codec: `count` coordinates at `offset` of a tensor, borders
- * as sluice_memory_chunk says. Gradient and mean stay put until done.
- * SLUICE_INVALID_ARGUMENT: no such tensor or not one of its chunks. */
-sluice_code sluice_exchange_begin(sluice_memory* memory, uint64_t step, uint32_t tensor,
-                                  uint64_t offset, uint64_t count, const float* gradient,
-                                  float* mean, sluice_exchange** exchange);
-void sluice_exchange_free(sluice_exchange* exchange);
-/* Coordinates per chunk of a tensor, 0 if there is none: chunks start at multiples of it and only a
- * tensor's last may be shorter. */
-uint64_t sluice_memory_chunk(const sluice_memory* memory, uint32_t tensor);
-/* The rounds to run next, independent of each other; fill their down and down_size, then call
- * again. *round_count 0: the mean is written. The rounds live until the next call.
- * SLUICE_MALFORMED: an answer that cannot be; the exchange is over then and has written nothing. */
-sluice_code sluice_exchange_next(sluice_exchange* exchange, sluice_round** rounds,
-                                 size_t* round_count);
+/* Runs waves on a port, by its place in the queue, until there is an event; blocks. Codes as of
+ * sluice_port_run, SLUICE_OUT_OF_MEMORY too: the queue is dead then, and who serves another port
+ * gets SLUICE_UNAVAILABLE when the wave that it is in has ended. A wave has as much time as a
+ * bucket. */
+sluice_code sluice_queue_serve(sluice_queue* queue, size_t port, sluice_event* event);
+/* No more is put. sluice_queue_serve gives SLUICE_CLOSED when there is nothing left to begin, or,
+ * with `at_once` 1, as soon as it is between two waves. Any thread. */
+sluice_code sluice_queue_close(sluice_queue* queue, uint32_t at_once);
 
 /* ---- Half-width floats -------------------------------------------------------------------- */
 

@@ -15,7 +15,6 @@ namespace {
 constexpr std::uint64_t kCoordinatesMax = std::uint64_t{1} << 40;
 // Of tensors and of jobs. A number that was never set is most likely beyond it.
 constexpr std::size_t kListMax = std::size_t{1} << 24;
-constexpr const char* kSparseSpec = "lossless";
 
 // A plain array, because errors are told when there is no memory left, too. Longer texts are cut.
 constinit thread_local std::array<char, 2048> t_last_error{};
@@ -114,10 +113,10 @@ Verdict check_tensor(const Worker& worker, std::uint32_t tensor) {
 }
 
 Verdict check_idle(const Worker& worker, const char* what) {
-  const std::uint32_t busy = worker.parcels_busy;
+  const std::uint32_t busy = worker.busy;
   if (busy == 0) return Nothing{};
   return invalid(
-      fmt::format("{} while {} parcels or exchanges are in flight; accepted: when all "
+      fmt::format("{} while {} buckets or exchanges are in flight; accepted: when all "
                   "are finished, abandoned or freed",
                   what, busy));
 }
@@ -149,8 +148,12 @@ Checked<GroupOptions> options_from(const sluice_options& options) {
   if (options.chunk != 0) made.chunk_count = options.chunk;
   if (options.window != 0) made.window = options.window;
   made.keep_before = options.keep_before != 0;
+  if (options.reserved != 0) {
+    return invalid(fmt::format("options.reserved is {}; accepted: 0", options.reserved));
+  }
   if (options.feedback != nullptr) {
-    SLUICE_TRY_ASSIGN(made.feedback, parse_feedback(options.feedback));
+    SLUICE_TRY_ASSIGN(const NamedFeedback feedback, make_feedback(options.feedback));
+    made.feedback = feedback.spec;
   }
   if (!(options.timeout >= 0 && options.timeout <= 1e6)) {
     return invalid(fmt::format("timeout of {} seconds; accepted: 0 to 1e6", options.timeout));
@@ -161,40 +164,9 @@ Checked<GroupOptions> options_from(const sluice_options& options) {
   return made;
 }
 
-Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options) {
-  SLUICE_TRY_ASSIGN(NamedCodec named,
-                    make_codec(options.sparse == nullptr ? kSparseSpec : options.sparse));
-  if (named.codec->traits(options.workers).model_size != 0) {
-    return invalid(
-        fmt::format("codec {} for sparse jobs, which keep no memory of a model; accepted: one"
-                    " without, such as {}",
-                    named.spec, kSparseSpec));
-  }
-  const Tensor any{.id = kSparseTensor, .rows = 1, .cols = 1};
-  SLUICE_TRY(named.codec->accepts({&any, 1}, options.workers));
-  return std::move(named.codec);
-}
-
 sluice_stats stats_from(const Stats& stats) {
   return {sizeof(sluice_stats), stats.rounds,         stats.bytes_up,      stats.bytes_down,
           stats.chunks,         stats.encode_seconds, stats.decode_seconds};
-}
-
-sluice_report report_from(const ParcelReport& report) {
-  const Stats& stats = report.stats;
-  return {sizeof(sluice_report), report.digest,        report.infinite,
-          stats.rounds,          stats.bytes_up,       stats.bytes_down,
-          stats.chunks,          stats.encode_seconds, stats.decode_seconds};
-}
-
-std::size_t probes_from(const ParcelReport& report, sluice_probe* into, std::size_t capacity) {
-  const std::size_t count = into == nullptr ? 0 : std::min(report.probes.size(), capacity);
-  for (std::size_t i = 0; i < count; ++i) {
-    const TensorProbe& probe = report.probes[i];
-    into[i] = {probe.tensor, probe.blocks,       probe.live,
-               probe.silent, probe.error_energy, probe.exact_energy};
-  }
-  return report.probes.size();
 }
 
 Checked<floats::Format> half_from(const char* format) {
@@ -204,10 +176,9 @@ Checked<floats::Format> half_from(const char* format) {
   return invalid(fmt::format("format '{}'; accepted: bf16, fp16", text));
 }
 
-Checked<ParcelOrder> order_from(const sluice_order* order) {
+Checked<BucketOrder> order_from(const sluice_order* order) {
   SLUICE_TRY_ASSIGN(const sluice_order known, read_sized("order", order));
-  return ParcelOrder{known.step,  known.sequence,    known.part,
-                     known.parts, known.digest != 0, known.probe};
+  return BucketOrder{known.step, known.number, known.digest != 0, known.probe};
 }
 
 Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count) {

@@ -19,7 +19,7 @@
 #include "abi/sized.h"
 #include "base/result.h"
 #include "catalog/codecs.h"
-#include "group/cargo.h"
+#include "group/bucket.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "group/options.h"
@@ -29,24 +29,22 @@ namespace sluice::abi {
 
 // A worker's memory with all that it uses.
 struct Worker {
-  std::shared_ptr<const NamedCodec> codec;  // shared with the codec's handle
   std::unique_ptr<Memory> memory;
-  std::unique_ptr<Codec> sparse;                // of SLUICE_SPARSE jobs
-  std::atomic<std::uint32_t> parcels_busy = 0;  // and exchanges: what may not lose the memory
+  std::atomic<std::uint32_t> busy = 0;  // buckets and exchanges: what may not lose the memory
 };
 
 // Holds a worker's memory while something of it is in flight.
 class InFlight {
  public:
   InFlight() = default;
-  explicit InFlight(Worker& worker) : worker_(&worker) { ++worker.parcels_busy; }
+  explicit InFlight(Worker& worker) : worker_(&worker) { ++worker.busy; }
   InFlight(InFlight&& other) noexcept : worker_(std::exchange(other.worker_, nullptr)) {}
   InFlight& operator=(InFlight&& other) noexcept {
     std::swap(worker_, other.worker_);
     return *this;
   }
   ~InFlight() {
-    if (worker_ != nullptr) --worker_->parcels_busy;
+    if (worker_ != nullptr) --worker_->busy;
   }
 
  private:
@@ -56,7 +54,7 @@ class InFlight {
 }  // namespace sluice::abi
 
 // Handles share what they stand for with what was made from them (a codec with groups and memories,
-// a memory with parcels, ports and exchanges), so that a program may free them in any order.
+// a memory with ports, queues and exchanges), so that a program may free them in any order.
 struct sluice_codec {
   std::shared_ptr<const sluice::NamedCodec> named;
 };
@@ -130,16 +128,12 @@ Verdict check_pointers(std::initializer_list<Argument> arguments);
 Verdict check_array(const void* pointer, std::uint64_t count, const char* name);
 
 Verdict check_tensor(const Worker& worker, std::uint32_t tensor);
-// Refuses what would pull the memory from under parcels and exchanges.
+// Refuses what would pull the memory from under buckets and exchanges.
 Verdict check_idle(const Worker& worker, const char* what);
 
 Checked<GroupOptions> options_from(const sluice_options& options);
-// The codec that the options name for sparse jobs.
-Checked<std::unique_ptr<Codec>> sparse_codec_from(const sluice_options& options);
 sluice_stats stats_from(const Stats& stats);
-sluice_report report_from(const ParcelReport& report);
-std::size_t probes_from(const ParcelReport& report, sluice_probe* into, std::size_t capacity);
-Checked<ParcelOrder> order_from(const sluice_order* order);
+Checked<BucketOrder> order_from(const sluice_order* order);
 Checked<floats::Format> half_from(const char* format);
 Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count);
 // Coordinates of all tensors together, as bytes of float32; the largest number if there are more.

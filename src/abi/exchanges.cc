@@ -26,8 +26,8 @@ struct sluice_exchange {
       : worker(std::move(of)),
         host(size.host),
         place(size.place),
-        tally(worker->memory->tally_count()),
         all(sluice::WorkerSet::all(worker->memory->options().workers)) {
+    tally.reset(*worker->memory);
     // Here, because a step that was made cannot be made again.
     rounds.reserve(sluice::kStepRoundsMax);
     shown.reserve(sluice::kStepRoundsMax);
@@ -42,7 +42,7 @@ struct sluice_exchange {
   sluice::abi::InFlight in_flight;
   sluice::AlignedBuffer host;
   sluice::AlignedBuffer place;
-  std::vector<std::uint64_t> tally;
+  sluice::Tally tally;
   sluice::WorkerSet all;
   sluice::Exchange* exchange = nullptr;
   std::vector<Round> rounds;
@@ -98,7 +98,11 @@ Verdict check_chunk(const sluice::abi::Worker& worker, const sluice_job& job,
   SLUICE_TRY(sluice::abi::check_tensor(worker, job.tensor));
   const sluice::Memory& memory = *worker.memory;
   const sluice::Tensor& tensor = memory.tensors()[job.tensor];
-  const std::uint64_t whole = memory.chunk_count(tensor);
+  if (memory.brings_rows(job.tensor)) {
+    return invalid(
+        fmt::format("tensor {} brings rows; accepted: one of sluice_memory_add", job.tensor));
+  }
+  const std::uint64_t whole = memory.chunk_count(job.tensor);
   if (offset % whole != 0 || offset >= tensor.count() ||
       job.count != std::min(whole, tensor.count() - offset)) {
     return invalid(
@@ -205,8 +209,8 @@ sluice_code sluice_combine(const sluice_reduction* what, uint32_t workers, const
 uint64_t sluice_memory_chunk(const sluice_memory* memory, uint32_t tensor) {
   return sluice::abi::value(std::uint64_t{0}, [&]() -> std::uint64_t {
     if (memory == nullptr) return 0;
-    const auto tensors = memory->worker->memory->tensors();
-    return tensor < tensors.size() ? memory->worker->memory->chunk_count(tensors[tensor]) : 0;
+    const sluice::Memory& of = *memory->worker->memory;
+    return tensor < of.tensors().size() ? of.chunk_count(tensor) : 0;
   });
 }
 
@@ -218,15 +222,22 @@ sluice_code sluice_exchange_begin(sluice_memory* memory, uint64_t step, uint32_t
     sluice::Memory& worker = *memory->worker->memory;
     const sluice_job job{tensor, count, gradient, mean};
     SLUICE_TRY(check_chunk(*memory->worker, job, offset));
+    const sluice::Codec& codec = worker.codec(worker.choice(tensor));
     sluice::FlightSize size;
-    size.cover(worker.codec(), {worker.tensors()[tensor], offset, static_cast<std::uint32_t>(count),
-                                worker.options().rank, worker.options().workers});
+    const auto whole = static_cast<std::uint32_t>(count);
+    size.cover(
+        codec,
+        {worker.tensors()[tensor], offset, whole, worker.options().rank, worker.options().workers},
+        worker.kind(tensor));
     auto made = std::make_unique<sluice_exchange>(memory->worker, size);
     const auto floats = static_cast<std::size_t>(count);
     const sluice::Chunk chunk =
         worker.chunk(step, tensor, offset, {gradient, floats}, {mean, floats}, made->tally);
     sluice::Arena arena(made->host.bytes(), made->place.bytes());
-    made->exchange = worker.codec().begin(chunk, arena);
+    const sluice::FloatEnvironment environment;
+    const bool fuses = codec.traits(worker.options().workers).fuses_feedback;
+    made->exchange =
+        codec.begin(with_feedback(chunk, worker.kept(tensor, offset, whole), fuses, arena), arena);
     made->in_flight = sluice::abi::InFlight(*memory->worker);
     *exchange = made.release();
     return Nothing{};

@@ -7,6 +7,7 @@
 #include "abi/edge.h"
 #include "base/float_environment.h"
 
+using sluice::Choice;
 using sluice::Nothing;
 using sluice::Problem;
 using sluice::Verdict;
@@ -32,24 +33,42 @@ void shorten(sluice::floats::Format format, std::span<const float> mean, std::sp
   }
 }
 
+// The number of a codec in the memory, which has it from now on.
+sluice::Checked<Choice> offered(sluice_memory* memory, const sluice_codec* codec,
+                                const char* what) {
+  SLUICE_TRY(check_pointers({{memory, "memory"}, {codec, "codec"}}));
+  SLUICE_TRY(check_idle(*memory->worker, what));
+  // Shared with the codec's handle.
+  const std::shared_ptr<const sluice::Codec> shared(codec->named, codec->named->codec.get());
+  return memory->worker->memory->offer(codec->named->spec, shared);
+}
+
+// All coordinates of a tensor, or any number of one that brings rows.
+Verdict check_whole(const sluice::abi::Worker& worker, std::uint32_t tensor, std::uint64_t count) {
+  SLUICE_TRY(check_tensor(worker, tensor));
+  const std::uint64_t wanted = worker.memory->tensors()[tensor].count();
+  if (count == wanted || worker.memory->brings_rows(tensor)) return Nothing{};
+  return invalid(fmt::format("count is {}; accepted: {}", count, wanted));
+}
+
 }  // namespace
 
 extern "C" {
 
-sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* options,
-                               sluice_memory** memory) {
+sluice_code sluice_memory_make(const sluice_options* options, sluice_memory** memory) {
   return call({__func__}, [&]() -> Verdict {
-    SLUICE_TRY(check_pointers({{codec, "codec"}, {memory, "memory"}}));
-    SLUICE_TRY_ASSIGN(auto known, sluice::abi::read_sized("options", options));
-    known.window = 0;  // Of groups, both.
-    known.timeout = 0;
+    SLUICE_TRY(check_pointers({{memory, "memory"}}));
+    SLUICE_TRY_ASSIGN(const auto known, sluice::abi::read_sized("options", options));
+    if (known.window != 0 || known.timeout != 0) {
+      return invalid(
+          fmt::format("window {} and timeout {} of a memory; accepted: 0, they are of "
+                      "groups",
+                      known.window, known.timeout));
+    }
     SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::options_from(known));
     auto made = std::make_unique<sluice_memory>();
     made->worker = std::make_shared<sluice::abi::Worker>();
-    made->worker->codec = codec->named;
-    SLUICE_TRY_ASSIGN(made->worker->memory,
-                      sluice::Memory::make(parsed, codec->named->spec, *codec->named->codec, {}));
-    SLUICE_TRY_ASSIGN(made->worker->sparse, sluice::abi::sparse_codec_from(known));
+    SLUICE_TRY_ASSIGN(made->worker->memory, sluice::Memory::make(parsed));
     *memory = made.release();
     return Nothing{};
   });
@@ -57,39 +76,67 @@ sluice_code sluice_memory_make(const sluice_codec* codec, const sluice_options* 
 
 void sluice_memory_free(sluice_memory* memory) { std::unique_ptr<sluice_memory>{memory}; }
 
-sluice_code sluice_memory_add(sluice_memory* memory, const sluice_tensor* tensors, size_t count) {
+sluice_code sluice_memory_add(sluice_memory* memory, const sluice_codec* codec,
+                              const sluice_tensor* tensors, size_t count) {
   const sluice::abi::Task task{__func__, sluice::abi::bytes_of(tensors, count),
                                "residuals of the tensors"};
   return call(task, [&]() -> Verdict {
-    SLUICE_TRY(check_pointers({{memory, "memory"}}));
+    SLUICE_TRY_ASSIGN(const Choice choice, offered(memory, codec, "sluice_memory_add"));
     SLUICE_TRY_ASSIGN(const auto listed, sluice::abi::tensors_from(tensors, count));
-    SLUICE_TRY(check_idle(*memory->worker, "sluice_memory_add"));
-    return memory->worker->memory->add(listed);
+    return memory->worker->memory->add(listed, choice);
   });
 }
 
-const char* sluice_memory_spec(const sluice_memory* memory) {
-  return memory == nullptr ? nullptr : memory->worker->memory->spec().c_str();
+sluice_code sluice_memory_add_rows(sluice_memory* memory, const sluice_codec* codec,
+                                   const sluice_tensor* tensors, size_t count) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY_ASSIGN(const Choice choice, offered(memory, codec, "sluice_memory_add_rows"));
+    SLUICE_TRY_ASSIGN(const auto listed, sluice::abi::tensors_from(tensors, count));
+    return memory->worker->memory->add_rows(listed, choice);
+  });
 }
 
-sluice_code sluice_memory_resumes(const sluice_memory* memory, const char* spec) {
+sluice_code sluice_memory_choose(sluice_memory* memory, const uint32_t* tensors, size_t count,
+                                 const sluice_codec* codec) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY_ASSIGN(const Choice choice, offered(memory, codec, "sluice_memory_choose"));
+    SLUICE_TRY(sluice::abi::check_array(tensors, count, "tensors"));
+    return memory->worker->memory->choose({tensors, count}, choice);
+  });
+}
+
+const char* sluice_memory_spec(const sluice_memory* memory, uint32_t tensor) {
+  if (memory == nullptr) return nullptr;
+  const sluice::Memory& of = *memory->worker->memory;
+  return tensor < of.tensors().size() ? of.spec(of.choice(tensor)).c_str() : nullptr;
+}
+
+sluice_code sluice_memory_resumes(const sluice_memory* memory, uint32_t tensor, const char* spec) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}, {spec, "spec"}}));
-    const std::string_view mine = memory->worker->memory->spec();
+    SLUICE_TRY(check_tensor(*memory->worker, tensor));
+    const std::string_view mine = sluice_memory_spec(memory, tensor);
     if (sluice::resumes(spec, mine)) return Nothing{};
     return Problem{sluice::Code::mismatch,
                    fmt::format("state of codec '{}'; accepted: that of '{}'", spec, mine)};
   });
 }
 
-sluice_code sluice_memory_residual(sluice_memory* memory, uint32_t tensor, float** residual,
-                                   uint64_t* count) {
+const char* sluice_memory_kept_name(const sluice_memory* memory, uint32_t which) {
+  if (memory == nullptr) return nullptr;
+  const auto names = memory->worker->memory->memory_names();
+  return which < names.size() ? names[which].data() : nullptr;
+}
+
+sluice_code sluice_memory_kept(sluice_memory* memory, uint32_t tensor, uint32_t which,
+                               float** values, uint64_t* count) {
   return call({__func__}, [&]() -> Verdict {
-    SLUICE_TRY(check_pointers({{memory, "memory"}, {residual, "residual"}, {count, "count"}}));
+    SLUICE_TRY(check_pointers({{memory, "memory"}, {values, "values"}, {count, "count"}}));
     SLUICE_TRY(check_tensor(*memory->worker, tensor));
-    const auto span = memory->worker->memory->residual(tensor);
-    *residual = span.empty() ? nullptr : span.data();
-    *count = span.size();
+    const auto memories = memory->worker->memory->memories(tensor);
+    const auto kept = which < memories.size() ? memories[which] : std::span<float>{};
+    *values = kept.empty() ? nullptr : kept.data();
+    *count = kept.size();
     return Nothing{};
   });
 }
@@ -106,12 +153,36 @@ sluice_code sluice_memory_state(sluice_memory* memory, uint32_t tensor, void** s
   });
 }
 
-sluice_code sluice_memory_model(sluice_memory* memory, void** model, size_t* size) {
+sluice_code sluice_memory_model(sluice_memory* memory, const char* spec, void** model,
+                                size_t* size) {
   return call({__func__}, [&]() -> Verdict {
-    SLUICE_TRY(check_pointers({{memory, "memory"}, {model, "model"}, {size, "size"}}));
-    const auto span = memory->worker->memory->model();
+    SLUICE_TRY(
+        check_pointers({{memory, "memory"}, {spec, "spec"}, {model, "model"}, {size, "size"}}));
+    sluice::Memory& of = *memory->worker->memory;
+    const Choice choice = of.find(spec);
+    if (choice == of.codec_count()) {
+      return invalid(fmt::format("no tensor has had codec '{}'; accepted: {}", spec, of.specs()));
+    }
+    const auto span = of.model(choice);
     *model = span.data();
     *size = span.size();
+    return Nothing{};
+  });
+}
+
+sluice_code sluice_memory_pay(sluice_memory* memory, uint32_t tensor, float* gradient,
+                              uint64_t count) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}}));
+    SLUICE_TRY(check_whole(*memory->worker, tensor, count));
+    SLUICE_TRY(sluice::abi::check_array(gradient, count, "gradient"));
+    sluice::Memory& of = *memory->worker->memory;
+    if (of.options().workers != 1) {
+      return invalid(
+          fmt::format("sluice_memory_pay of {} workers; accepted: 1", of.options().workers));
+    }
+    const sluice::FloatEnvironment environment;
+    of.pay(tensor, {gradient, static_cast<std::size_t>(count)});
     return Nothing{};
   });
 }
@@ -142,20 +213,13 @@ sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const 
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}}));
     SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::half_from(format));
-    std::span<float> residual;
-    if (tensor != SLUICE_EXACT) {
-      SLUICE_TRY(check_tensor(*memory->worker, tensor));
-      const std::uint64_t wanted = memory->worker->memory->tensors()[tensor].count();
-      if (count != wanted) {
-        return invalid(fmt::format("count is {}; accepted: {}", count, wanted));
-      }
-      residual = memory->worker->memory->residual(tensor);
-    }
+    SLUICE_TRY(check_whole(*memory->worker, tensor, count));
     SLUICE_TRY(sluice::abi::check_array(mean, count, "mean"));
     SLUICE_TRY(sluice::abi::check_array(halves, count, "halves"));
     const auto size = static_cast<std::size_t>(count);
     const sluice::FloatEnvironment environment;
-    shorten(parsed, {mean, size}, residual, {static_cast<std::byte*>(halves), 2 * size});
+    shorten(parsed, {mean, size}, memory->worker->memory->residual(tensor),
+            {static_cast<std::byte*>(halves), 2 * size});
     return Nothing{};
   });
 }

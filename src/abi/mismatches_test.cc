@@ -5,10 +5,16 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "abi/guest_test.h"
+#include "tests/support/hall.h"
 
 namespace {
 
+using sluice::abi::Guest;
+using sluice::support::Hall;
 using sluice_api::Codec;
 using sluice_api::Group;
 using sluice_api::World;
@@ -20,7 +26,7 @@ struct Belief {
   std::string codec = "tide:bits=4";
   std::uint64_t seed = 7;
   std::uint64_t step = 3;
-  std::uint64_t sequence = 0;
+  std::uint64_t number = 0;
   std::uint32_t chunk = 0;
   sluice_tensor tensor{0xab, 1, kCount};
 
@@ -73,42 +79,36 @@ std::string groups_say(const Change& change) {
   return "";
 }
 
-// What rank 0 is told when the ranks exchange the messages of a parcel.
-std::string parcels_say(const Change& change) {
+// What rank 0 is told when the ranks run a bucket over collectives.
+std::string ports_say(const Change& change) {
   const auto both = beliefs(change);
-  std::vector<float> values(kCount, 1.0f);
-  std::vector<Codec> codecs;
-  std::array<sluice_memory*, 2> memories{};
-  std::array<sluice_parcel*, 2> parcels{};
-  std::vector<std::byte> received;
-  std::array<std::uint64_t, 2> sizes{};
+  Hall hall(2);
+  std::string said;
+  std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    const sluice_options options = both[rank].options(rank);
-    codecs.emplace_back(both[rank].codec);
-    EXPECT_EQ(sluice_memory_make(codecs[rank].get(), &options, &memories[rank]), SLUICE_OK);
-    EXPECT_EQ(sluice_memory_add(memories[rank], &both[rank].tensor, 1), SLUICE_OK);
-    EXPECT_EQ(sluice_parcel_make(memories[rank], &parcels[rank]), SLUICE_OK);
-    sluice_order order = SLUICE_ORDER_INIT;
-    order.step = both[rank].step;
-    order.sequence = both[rank].sequence;
-    const std::size_t count = both[rank].tensor.rows * both[rank].tensor.cols;
-    const sluice_job job{0, count, values.data(), values.data()};
-    EXPECT_EQ(sluice_parcel_begin(parcels[rank], &order, &job, 1), SLUICE_OK);
-    sluice_step step = SLUICE_STEP_INIT;
-    EXPECT_EQ(sluice_parcel_next(parcels[rank], &step), SLUICE_OK);
-    std::vector<std::byte> sent(step.send_sizes[0] + step.send_sizes[1]);
-    EXPECT_EQ(sluice_parcel_pack(parcels[rank], sent.data(), sent.size()), SLUICE_OK);
-    sizes[rank] = step.send_sizes[0];
-    const auto end = sent.begin() + static_cast<std::ptrdiff_t>(sizes[rank]);
-    received.insert(received.end(), sent.begin(), end);
+    threads.emplace_back([&, rank] {
+      const Belief& belief = both[rank];
+      const sluice_options options = belief.options(rank);
+      const Codec codec(belief.codec);
+      sluice_memory* memory = nullptr;
+      EXPECT_EQ(sluice_memory_make(&options, &memory), SLUICE_OK);
+      EXPECT_EQ(sluice_memory_add(memory, codec.get(), &belief.tensor, 1), SLUICE_OK);
+      Guest guest(hall.of(rank), 2);
+      const sluice_collectives calls = guest.calls();
+      sluice_port* port = nullptr;
+      EXPECT_EQ(sluice_port_over(memory, &calls, 60, &port), SLUICE_OK);
+      sluice_order order = SLUICE_ORDER_INIT;
+      order.step = belief.step;
+      order.number = belief.number;
+      std::vector<float> values(belief.tensor.rows * belief.tensor.cols, 1.0f);
+      const sluice_job job{0, values.size(), values.data(), values.data()};
+      EXPECT_EQ(sluice_port_run(port, &order, &job, 1), SLUICE_MISMATCH);
+      if (rank == 0) said = sluice_last_error();
+      sluice_port_free(port);
+      sluice_memory_free(memory);
+    });
   }
-  const void* answer = nullptr;
-  std::uint64_t answer_size = 0;
-  EXPECT_EQ(sluice_parcel_combine(parcels[0], received.data(), sizes.data(), &answer, &answer_size),
-            SLUICE_MISMATCH);
-  std::string said = sluice_last_error();
-  for (sluice_memory* memory : memories) sluice_memory_free(memory);
-  for (sluice_parcel* parcel : parcels) sluice_parcel_free(parcel);
+  for (std::thread& thread : threads) thread.join();
   return said;
 }
 
@@ -131,12 +131,12 @@ TEST(Mismatches, GroupsAreToldInWhatTheyDiffer) {
        "coordinates per chunk (worker 0: 65536, worker 1: 4096)");
 }
 
-TEST(Mismatches, ParcelsAreToldInWhatTheyDiffer) {
+TEST(Mismatches, PortsAreToldInWhatTheyDiffer) {
   const auto says = [](const Change& change, const std::string& end) {
-    expect_end(parcels_say(change), "; different: " + end);
+    expect_end(ports_say(change), "; different: " + end);
   };
   says([](Belief& b) { b.step = 4; }, "step (rank 0: 3, rank 1: 4)");
-  says([](Belief& b) { b.sequence = 9; }, "parcel (rank 0: 0, rank 1: 9)");
+  says([](Belief& b) { b.number = 9; }, "bucket (rank 0: 0, rank 1: 9)");
   says([](Belief& b) { b.seed = 8; }, "seed");
   says([](Belief& b) { b.codec = "tide:bits=3"; },
        "codec, its options or the coordinates per chunk");

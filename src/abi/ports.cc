@@ -1,23 +1,26 @@
-// The C functions over aggregators and ports: parcels over carrier `stream`.
+// The C functions over aggregators and ports: one worker's end of a carrier.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "abi/edge.h"
+#include "abi/port.h"
 #include "carrier/stream/servers.h"
 #include "carrier/stream/stream.h"
-#include "group/convoy.h"
 
 using sluice::Nothing;
 using sluice::Verdict;
 using sluice::abi::call;
 using sluice::abi::check_pointers;
 using sluice::abi::invalid;
+using sluice::abi::PortEnd;
 
 struct sluice_aggregator {
   explicit sluice_aggregator(std::unique_ptr<sluice::stream::Servers> opened)
@@ -52,40 +55,29 @@ struct sluice_aggregator {
   std::thread thread;
 };
 
-struct sluice_port {
-  sluice_port(std::shared_ptr<sluice::abi::Worker> of, std::unique_ptr<sluice::stream::Port> opened,
-              std::uint32_t window, std::chrono::nanoseconds longest)
-      : worker(std::move(of)),
-        exact(std::move(sluice::make_codec("f32")->codec)),
-        port(std::move(opened)),
-        convoy(*worker->memory, *exact, *port, window, worker->sparse.get()),
-        timeout(longest) {}
-
-  std::shared_ptr<sluice::abi::Worker> worker;  // shared with the memory's handle
-  std::unique_ptr<sluice::Codec> exact;
-  std::unique_ptr<sluice::stream::Port> port;
-  sluice::Convoy convoy;
-  std::chrono::nanoseconds timeout;
-};
-
 namespace {
 
-// A parcel that an exception stopped in the middle cannot go on.
-class Attempt {
- public:
-  explicit Attempt(sluice_port& port) : port_(port), in_flight_(*port.worker) {}
-  ~Attempt() {
-    if (!ended_) port_.convoy.give_up();
+sluice::Checked<std::chrono::nanoseconds> timeout_from(double seconds) {
+  constexpr double kSecondsMax = 86400;
+  if (!(seconds > 0 && seconds <= kSecondsMax)) {
+    return invalid(fmt::format("timeout {}; accepted: above 0, at most {}", seconds, kSecondsMax));
   }
-  Attempt(const Attempt&) = delete;
-  Attempt& operator=(const Attempt&) = delete;
-  void ended() { ended_ = true; }
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
 
- private:
-  sluice_port& port_;
-  sluice::abi::InFlight in_flight_;
-  bool ended_ = false;
-};
+Verdict check_calls(const sluice_collectives& calls) {
+  const std::array<std::pair<bool, const char*>, 4> given{{{calls.reserve != nullptr, "reserve"},
+                                                           {calls.start != nullptr, "start"},
+                                                           {calls.test != nullptr, "test"},
+                                                           {calls.wait != nullptr, "wait"}}};
+  for (const auto& [is_given, name] : given) {
+    if (!is_given) {
+      return invalid(fmt::format("collectives.{} is NULL; accepted: a function", name));
+    }
+  }
+  return Nothing{};
+}
 
 }  // namespace
 
@@ -116,13 +108,7 @@ sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uin
                              uint32_t window, double timeout, int bell, sluice_port** port) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}, {aggregators, "aggregators"}, {port, "port"}}));
-    constexpr double kSecondsMax = 86400;
-    if (!(timeout > 0 && timeout <= kSecondsMax)) {
-      return invalid(
-          fmt::format("timeout {}; accepted: above 0, at most {}", timeout, kSecondsMax));
-    }
-    const auto longest = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(timeout));
+    SLUICE_TRY_ASSIGN(const auto longest, timeout_from(timeout));
     const sluice::GroupOptions& options = memory->worker->memory->options();
     SLUICE_TRY_ASSIGN(auto opened, sluice::stream::open_port({.rank = options.rank,
                                                               .workers = options.workers,
@@ -131,8 +117,21 @@ sluice_code sluice_port_open(sluice_memory* memory, const char* aggregators, uin
                                                               .aggregators = aggregators,
                                                               .timeout = longest,
                                                               .bell = bell}));
-    *port =
-        std::make_unique<sluice_port>(memory->worker, std::move(opened), window, longest).release();
+    auto end = std::make_shared<PortEnd>(memory->worker, std::move(opened), window, longest);
+    *port = std::make_unique<sluice_port>(std::move(end)).release();
+    return Nothing{};
+  });
+}
+
+sluice_code sluice_port_over(sluice_memory* memory, const sluice_collectives* collectives,
+                             double timeout, sluice_port** port) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}, {port, "port"}}));
+    SLUICE_TRY_ASSIGN(const auto calls, sluice::abi::read_sized("collectives", collectives));
+    SLUICE_TRY(check_calls(calls));
+    SLUICE_TRY_ASSIGN(const auto longest, timeout_from(timeout));
+    auto end = std::make_shared<PortEnd>(memory->worker, calls, longest);
+    *port = std::make_unique<sluice_port>(std::move(end)).release();
     return Nothing{};
   });
 }
@@ -145,33 +144,29 @@ sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const 
     SLUICE_TRY(check_pointers({{port, "port"}}));
     SLUICE_TRY_ASSIGN(const auto wanted, sluice::abi::order_from(order));
     SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(jobs, job_count));
-    Attempt attempt(*port);
-    Verdict ran = port->convoy.run(wanted, parsed, port->timeout);
-    attempt.ended();
-    if (!ran && port->convoy.is_dead()) return sluice::abi::fatal(ran.error());
-    return ran;
+    return port->end->run(wanted, parsed);
   });
 }
 
 sluice_code sluice_port_report(const sluice_port* port, sluice_report* report) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{port, "port"}}));
-    return sluice::abi::write_sized("report", sluice::abi::report_from(port->convoy.report()),
-                                    report);
+    return sluice::abi::write_sized("report", port->end->report(), report);
   });
 }
 
 size_t sluice_port_probes(const sluice_port* port, sluice_probe* probes, size_t capacity) {
-  return port == nullptr ? 0 : sluice::abi::probes_from(port->convoy.report(), probes, capacity);
+  if (port == nullptr) return 0;
+  const auto found = port->end->probes();
+  const std::size_t count = probes == nullptr ? 0 : std::min(found.size(), capacity);
+  std::copy_n(found.begin(), count, probes);
+  return found.size();
 }
 
 sluice_code sluice_port_traffic(const sluice_port* port, sluice_traffic* traffic) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{port, "port"}}));
-    const auto counted = port->port->counters();
-    const sluice_traffic shown{sizeof(sluice_traffic), counted.sent_bytes, counted.received_bytes,
-                               counted.retransmits};
-    return sluice::abi::write_sized("traffic", shown, traffic);
+    return sluice::abi::write_sized("traffic", port->end->traffic(), traffic);
   });
 }
 

@@ -36,8 +36,8 @@ class Ports : public ::testing::Test {
       options.workers = kWorkers;
       options.rank = rank;
       options.chunk = 4096;
-      ASSERT_EQ(sluice_memory_make(codec_.get(), &options, &memories_[rank]), SLUICE_OK);
-      ASSERT_EQ(sluice_memory_add(memories_[rank], &kTensor, 1), SLUICE_OK);
+      ASSERT_EQ(sluice_memory_make(&options, &memories_[rank]), SLUICE_OK);
+      ASSERT_EQ(sluice_memory_add(memories_[rank], codec_.get(), &kTensor, 1), SLUICE_OK);
       for (std::uint64_t i = 0; i < kCount; ++i) {
         const auto at = static_cast<float>(i);
         gradients_[rank].push_back(std::sin(at) + 0.1f * static_cast<float>(rank));
@@ -58,6 +58,19 @@ class Ports : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
+  // As far from it as four bits are.
+  void expect_near_the_mean() const {
+    double error = 0;
+    double energy = 0;
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      const double exact = (double{gradients_[0][i]} + gradients_[1][i]) / 2;
+      error += (means_[0][i] - exact) * (means_[0][i] - exact);
+      energy += exact * exact;
+    }
+    EXPECT_LT(error, 0.01 * energy);
+    EXPECT_GT(error, 0);
+  }
+
   Codec codec_{"tide:bits=4"};
   sluice_aggregator* aggregator_ = nullptr;
   double patience_ = 10;
@@ -66,7 +79,7 @@ class Ports : public ::testing::Test {
   std::array<std::vector<float>, kWorkers> means_;
 };
 
-TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
+TEST_F(Ports, AverageBucketsAlikeOnAllWorkers) {
   std::array<sluice_report, kWorkers> reports{};
   reports.fill(SLUICE_REPORT_INIT);
   std::array<sluice_traffic, kWorkers> traffic{};
@@ -79,8 +92,8 @@ TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
         << sluice_last_error();
     sluice_traffic joining = SLUICE_TRAFFIC_INIT;
     sluice_port_traffic(port, &joining);
-    for (std::uint32_t part = 0; part < 2; ++part) {
-      const sluice_order order{sizeof(sluice_order), 0, part, part, 2, 1, 0};
+    for (std::uint64_t number = 0; number < 2; ++number) {
+      const sluice_order order{sizeof(sluice_order), 0, number, 1, 0};
       const sluice_job job{0, kCount, gradients_[rank].data(), means_[rank].data()};
       ASSERT_EQ(sluice_port_run(port, &order, &job, 1), SLUICE_OK) << sluice_last_error();
     }
@@ -90,20 +103,58 @@ TEST_F(Ports, AverageParcelsAlikeOnAllWorkers) {
     sluice_port_free(port);
   });
   EXPECT_EQ(means_[0], means_[1]);
-  double error = 0;
-  double energy = 0;
-  for (std::uint64_t i = 0; i < kCount; ++i) {
-    const double exact = (double{gradients_[0][i]} + gradients_[1][i]) / 2;
-    error += (means_[0][i] - exact) * (means_[0][i] - exact);
-    energy += exact * exact;
-  }
-  EXPECT_LT(error, 0.01 * energy);
-  EXPECT_GT(error, 0);
+  expect_near_the_mean();
   EXPECT_EQ(reports[0].digest, reports[1].digest);
-  EXPECT_EQ(reports[0].chunks, 4u) << "of the second part";
-  EXPECT_GT(traffic[0].sent_bytes, kCount / 2);
-  EXPECT_LT(traffic[0].sent_bytes, kCount * 3) << "4 bits, headers, questions if it takes long";
-  EXPECT_GT(traffic[0].received_bytes, kCount / 2);
+  EXPECT_EQ(reports[0].chunks, 8u) << "of the second bucket";
+  EXPECT_GT(traffic[0].sent_bytes, 2 * kCount / 2);
+  EXPECT_LT(traffic[0].sent_bytes, 2 * kCount * 3) << "4 bits, headers, questions if it takes long";
+  EXPECT_GT(traffic[0].received_bytes, 2 * kCount / 2);
+}
+
+// Each port joins a job of its own; a bucket of eight chunks is four waves.
+TEST_F(Ports, TwoOfThemServeAQueue) {
+  constexpr std::size_t kPorts = 2;
+  std::array<sluice_event, kWorkers> events{};
+  std::array<std::array<sluice_traffic, kPorts>, kWorkers> traffic{};
+  on_all([&](std::uint32_t rank) {
+    std::array<sluice_port*, kPorts> ports{};
+    sluice_queue* queue = nullptr;
+    for (std::size_t i = 0; i < kPorts; ++i) {
+      ASSERT_EQ(sluice_port_open(memories_[rank], sluice_aggregator_addresses(aggregator_), 20 + i,
+                                 4, 60, -1, &ports[i]),
+                SLUICE_OK)
+          << sluice_last_error();
+    }
+    ASSERT_EQ(sluice_queue_make(ports.data(), kPorts, 8192, &queue), SLUICE_OK);
+    const sluice_order order{sizeof(sluice_order), 0, 0, 1, 0};
+    const sluice_job job{0, kCount, gradients_[rank].data(), means_[rank].data()};
+    std::uint64_t number = 7;
+    ASSERT_EQ(sluice_queue_put(queue, &order, &job, 1, &number), SLUICE_OK) << sluice_last_error();
+    ASSERT_EQ(sluice_queue_close(queue, 0), SLUICE_OK);
+    const auto serve = [&](std::size_t port) {
+      while (true) {
+        sluice_event event = SLUICE_EVENT_INIT;
+        ASSERT_EQ(sluice_queue_serve(queue, port, &event), SLUICE_OK) << sluice_last_error();
+        if (event.kind == SLUICE_CLOSED) break;
+        ASSERT_EQ(event.kind, static_cast<std::uint32_t>(SLUICE_BUCKET));
+        events[rank] = event;
+      }
+      traffic[rank][port] = SLUICE_TRAFFIC_INIT;
+      ASSERT_EQ(sluice_port_traffic(ports[port], &traffic[rank][port]), SLUICE_OK);
+    };
+    std::thread second([&] { serve(1); });
+    serve(0);
+    second.join();
+    sluice_queue_free(queue);
+    for (sluice_port* port : ports) sluice_port_free(port);
+  });
+  EXPECT_EQ(means_[0], means_[1]);
+  expect_near_the_mean();
+  EXPECT_EQ(events[0].digest, events[1].digest);
+  EXPECT_NE(events[0].digest, 0u);
+  for (const auto& of_worker : traffic) {
+    for (const sluice_traffic& one : of_worker) EXPECT_GT(one.sent_bytes, kCount / 5);
+  }
 }
 
 TEST_F(Ports, WhoIsMissingIsNamed) {
@@ -139,7 +190,7 @@ TEST_F(Ports, TheBellEndsARunThatWaitsForAWorkerForGood) {
         << sluice_last_error();
   });
   std::thread other([&] { bell.ring(); });
-  const sluice_order order{sizeof(sluice_order), 0, 0, 0, 1, 0, 0};
+  const sluice_order order = SLUICE_ORDER_INIT;
   const sluice_job job{0, kCount, gradients_[0].data(), means_[0].data()};
   EXPECT_EQ(sluice_port_run(ports[0], &order, &job, 1), SLUICE_UNAVAILABLE);
   const std::string said = sluice_last_error();

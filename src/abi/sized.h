@@ -20,8 +20,8 @@ namespace sluice::abi {
 template <class T>
 inline constexpr std::size_t kFirstSize = 0;
 template <>
-inline constexpr std::size_t kFirstSize<sluice_options> = offsetof(sluice_options, sparse) +
-                                                          sizeof(sluice_options::sparse);
+inline constexpr std::size_t kFirstSize<sluice_options> = offsetof(sluice_options, reserved) +
+                                                          sizeof(sluice_options::reserved);
 template <>
 inline constexpr std::size_t kFirstSize<sluice_traits> = offsetof(sluice_traits, reserved) +
                                                          sizeof(sluice_traits::reserved);
@@ -32,14 +32,18 @@ template <>
 inline constexpr std::size_t kFirstSize<sluice_order> = offsetof(sluice_order, probe) +
                                                         sizeof(sluice_order::probe);
 template <>
-inline constexpr std::size_t kFirstSize<sluice_step> = offsetof(sluice_step, lane_count) +
-                                                       sizeof(sluice_step::lane_count);
-template <>
 inline constexpr std::size_t kFirstSize<sluice_report> = offsetof(sluice_report, decode_seconds) +
                                                          sizeof(sluice_report::decode_seconds);
 template <>
-inline constexpr std::size_t kFirstSize<sluice_traffic> = offsetof(sluice_traffic, retransmits) +
-                                                          sizeof(sluice_traffic::retransmits);
+inline constexpr std::size_t kFirstSize<sluice_traffic> = offsetof(sluice_traffic,
+                                                                   network_seconds) +
+                                                          sizeof(sluice_traffic::network_seconds);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_collectives> = offsetof(sluice_collectives, wait) +
+                                                              sizeof(sluice_collectives::wait);
+template <>
+inline constexpr std::size_t kFirstSize<sluice_event> = offsetof(sluice_event, probe_count) +
+                                                        sizeof(sluice_event::probe_count);
 
 // Where each struct's last member ends. A struct that grows says it here: bytes behind the last
 // member would belong to nobody, and the member that comes next would start in them, where callers
@@ -54,8 +58,8 @@ template <class T>
 inline constexpr bool kIsSized = kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T) &&
                                  (kUsedSize<T> == sizeof(T)) && sizeof(T) <= kStructSizeMax;
 static_assert(kIsSized<sluice_options> && kIsSized<sluice_traits> && kIsSized<sluice_stats> &&
-                  kIsSized<sluice_order> && kIsSized<sluice_step> && kIsSized<sluice_report> &&
-                  kIsSized<sluice_traffic>,
+                  kIsSized<sluice_order> && kIsSized<sluice_report> && kIsSized<sluice_traffic> &&
+                  kIsSized<sluice_collectives> && kIsSized<sluice_event>,
               "a struct ends with its last member, and kUsedSize says with which");
 
 Verdict check_struct_size(const char* name, std::size_t given, std::size_t first,

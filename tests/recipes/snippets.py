@@ -96,6 +96,14 @@ def look_at_the_error() -> None:
     assert 0 < layers[worst]["vnmse"] < 0.1 and layers[worst]["silent_blocks"] == 0, stats
 
 
+def choose_codecs() -> None:
+    ddp_model = DistributedDataParallel(torch.nn.ModuleDict({
+        "embed": torch.nn.Linear(64, 96), "head": torch.nn.Linear(96, 64)}))
+    handle = sluice.torch.attach(ddp_model, codec={"embed.*": "lossless", "*": "tide:bits=4"})
+    handle.choose("*.weight", "tide:bits=3")
+    assert set(handle.stats()["codecs"]) == {"tide:bits=3,down=round", "f32"}, handle.stats()
+
+
 def turn_off() -> None:
     ddp_model = make_model()
     handle = sluice.torch.attach(ddp_model, exclude=["bias"], start_step=1)
@@ -119,6 +127,7 @@ def main() -> None:
     if hasattr(dcp, "save"):  # torch 2.2 and later
         save_with_dcp(sys.argv[1])
     look_at_the_error()
+    choose_codecs()
     turn_off()
     refuse()
     if dist.get_rank() == 0:

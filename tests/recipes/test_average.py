@@ -1,5 +1,5 @@
-"""examples/average.c: compiled as docs/c-api.md says, run on every carrier; examples/average_mpi.c:
-compiled in the ways that MPI programs are; and quickstart.py."""
+"""examples/average.c: compiled as docs/c-api.md says, run on every carrier; examples/collectives.c;
+examples/average_mpi.c: compiled in the ways that MPI programs are; and quickstart.py."""
 
 import os
 import re
@@ -38,6 +38,22 @@ class Average(RecipeTest):
     def test_mpi(self):
         self.check(self.run_command(*MPIRUN, "-n", "4", self.path("average"), "mpi"),
                    [0, 1, 2, 3])
+
+
+@unittest.skipUnless(os.path.isfile(LIBRARY), f"there is no {LIBRARY}")
+class Collectives(RecipeTest):
+    def test_means_and_buckets(self):
+        program = self.path("collectives")
+        self.run_command("cc", *STRICT, INCLUDE, str(ROOT / "examples/collectives.c"), *SHARED,
+                         "-lpthread", "-o", program)
+        out = self.run_command(program)
+        means = re.findall(r"^rank (\d) of 2: mean (\S+)$", out, re.MULTILINE)
+        self.assertEqual([rank for rank, _ in means], ["0", "1"], out)
+        self.assertEqual(means[0][1], means[1][1], out)
+        self.assertAlmostEqual(float(means[0][1]), 1.5, delta=0.05)
+        for rank in "01":
+            buckets = re.findall(rf"^rank {rank}: bucket (\d) is there$", out, re.MULTILINE)
+            self.assertEqual(buckets, list("012345"), out)
 
 
 @needs_mpi

@@ -1,46 +1,8 @@
 /* Every function of sluice.h with NULL, 0 and numbers that are too large: each returns, with a code
  * and words, and what comes after it works. C99. CASE names the function that a line is about;
- * tests/install/covers looks whether every function of the header has one. */
-#include <sluice/sluice.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CASE(function) (current = #function)
-enum { COUNT = 1000 };
-
-static const char* current = "";
-static int cases = 0;
-static float values[COUNT], means[COUNT];
-
-static void fail(const char* what, const char* detail) {
-  fprintf(stderr, "%s: %s: %s\n", current, what, detail);
-  exit(1);
-}
-
-static void works(sluice_code code) {
-  ++cases;
-  if (code != SLUICE_OK) fail("refused", sluice_last_error());
-  if (sluice_last_error()[0] != '\0') fail("left words", sluice_last_error());
-}
-
-/* Refused as the caller's mistake, and the words hold these. */
-static void refused(sluice_code code, const char* says) {
-  ++cases;
-  if (code != SLUICE_INVALID_ARGUMENT) fail("not SLUICE_INVALID_ARGUMENT", sluice_last_error());
-  if (strstr(sluice_last_error(), says) == NULL) fail(says, sluice_last_error());
-}
-
-/* Refused one way or another. */
-static void is_code(sluice_code code, sluice_code wanted) {
-  ++cases;
-  if (code != wanted) fail("another code", sluice_last_error());
-}
-
-static void is_true(int truth) {
-  ++cases;
-  if (!truth) fail("not so", "");
-}
+ * tests/install/covers looks whether every function of the headers has one, here or in
+ * every_port.c. */
+#include "cases.h"
 
 static const uint64_t kHuge[] = {((uint64_t)1 << 40) + 1, (uint64_t)1 << 62, (uint64_t)1 << 63,
                                  UINT64_MAX};
@@ -286,53 +248,92 @@ static void worlds(sluice_codec* codec) {
   sluice_group_free(group);
 }
 
-static void memories(const sluice_codec* codec) {
-  sluice_memory* memory = NULL;
-  sluice_options options = SLUICE_OPTIONS_INIT;
-  sluice_tensor tensor = {2, 1, COUNT};
+static void memories_choose(sluice_memory* memory, const sluice_codec* codec) {
+  const sluice_tensor tensor = {4, 1, COUNT};
+  const uint32_t both[2] = {0, 1}, bad = UINT32_MAX;
+  sluice_codec* exact = NULL;
+  works(sluice_codec_make("f32", &exact));
+  CASE(sluice_memory_add_rows);
+  refused(sluice_memory_add_rows(NULL, exact, &tensor, 1), "memory is NULL");
+  refused(sluice_memory_add_rows(memory, NULL, &tensor, 1), "codec is NULL");
+  refused(sluice_memory_add_rows(memory, exact, NULL, 1), "tensors is NULL");
+  refused(sluice_memory_add_rows(memory, exact, &tensor, SIZE_MAX), "tensors; accepted");
+  works(sluice_memory_add_rows(memory, exact, &tensor, 1));
+  CASE(sluice_memory_choose);
+  refused(sluice_memory_choose(NULL, both, 2, exact), "memory is NULL");
+  refused(sluice_memory_choose(memory, NULL, 2, exact), "tensors is NULL");
+  refused(sluice_memory_choose(memory, both, 2, NULL), "codec is NULL");
+  refused(sluice_memory_choose(memory, &bad, 1, exact), "tensor 4294967295; accepted: below 3");
+  refused(sluice_memory_choose(memory, both, SIZE_MAX, exact), "2^40");
+  works(sluice_memory_choose(memory, both, 2, exact));
+  CASE(sluice_memory_spec), is_true(sluice_memory_spec(NULL, 0) == NULL);
+  is_true(sluice_memory_spec(memory, UINT32_MAX) == NULL);
+  is_true(strcmp(sluice_memory_spec(memory, 1), "f32") == 0);
+  CASE(sluice_memory_resumes), refused(sluice_memory_resumes(NULL, 0, "f32"), "memory is NULL");
+  refused(sluice_memory_resumes(memory, 0, NULL), "spec is NULL");
+  refused(sluice_memory_resumes(memory, 9, "f32"), "tensor 9");
+  works(sluice_memory_resumes(memory, 0, "f32"));
+  works(sluice_memory_choose(memory, both, 2, codec));
+  is_code(sluice_memory_resumes(memory, 0, "f32"), SLUICE_MISMATCH);
+  sluice_codec_free(exact); /* which the memory still has */
+}
+
+static void memories_keep(sluice_memory* memory) {
   float* residual = NULL;
   void* state = NULL;
   uint64_t count = 0;
   size_t size = 0;
-  options.workers = 1;
-  CASE(sluice_memory_make);
-  refused(sluice_memory_make(NULL, &options, &memory), "codec is NULL");
-  refused(sluice_memory_make(codec, NULL, &memory), "options is NULL");
-  refused(sluice_memory_make(codec, &options, NULL), "memory is NULL");
-  options.sparse = "no such";
-  refused(sluice_memory_make(codec, &options, &memory), "no such");
-  options.sparse = NULL, options.workers = UINT32_MAX;
-  refused(sluice_memory_make(codec, &options, &memory), "4294967295 workers");
-  options.workers = 1, options.feedback = "ef";
-  works(sluice_memory_make(codec, &options, &memory));
-  CASE(sluice_memory_add);
-  refused(sluice_memory_add(NULL, &tensor, 1), "memory is NULL");
-  refused(sluice_memory_add(memory, NULL, 1), "tensors is NULL");
-  refused(sluice_memory_add(memory, &tensor, SIZE_MAX), "tensors; accepted");
-  works(sluice_memory_add(memory, &tensor, 1));
-  refused(sluice_memory_add(memory, &tensor, 1), "two tensors with id 2");
-  tensor.id = 3, tensor.rows = (uint64_t)1 << 40, tensor.cols = 1;
-  is_code(sluice_memory_add(memory, &tensor, 1), SLUICE_OUT_OF_MEMORY);
-  tensor.rows = 3; /* nothing was left of the attempt */
-  works(sluice_memory_add(memory, &tensor, 1));
-  CASE(sluice_memory_spec), is_true(sluice_memory_spec(NULL) == NULL);
-  CASE(sluice_memory_resumes), refused(sluice_memory_resumes(NULL, "f32"), "memory is NULL");
-  refused(sluice_memory_resumes(memory, NULL), "spec is NULL");
-  is_code(sluice_memory_resumes(memory, "f32"), SLUICE_MISMATCH);
-  CASE(sluice_memory_residual);
-  refused(sluice_memory_residual(NULL, 0, &residual, &count), "memory is NULL");
-  refused(sluice_memory_residual(memory, 0, NULL, &count), "residual is NULL");
-  refused(sluice_memory_residual(memory, 0, &residual, NULL), "count is NULL");
-  refused(sluice_memory_residual(memory, 2, &residual, &count), "tensor 2; accepted: below 2");
+  CASE(sluice_memory_kept_name), is_true(sluice_memory_kept_name(NULL, 0) == NULL);
+  is_true(strcmp(sluice_memory_kept_name(memory, 0), "residual") == 0);
+  is_true(sluice_memory_kept_name(memory, UINT32_MAX) == NULL);
+  CASE(sluice_memory_kept);
+  refused(sluice_memory_kept(NULL, 0, 0, &residual, &count), "memory is NULL");
+  refused(sluice_memory_kept(memory, 0, 0, NULL, &count), "values is NULL");
+  refused(sluice_memory_kept(memory, 0, 0, &residual, NULL), "count is NULL");
+  refused(sluice_memory_kept(memory, 3, 0, &residual, &count), "tensor 3; accepted: below 3");
+  works(sluice_memory_kept(memory, 0, UINT32_MAX, &residual, &count));
+  is_true(residual == NULL && count == 0);
   CASE(sluice_memory_state);
   refused(sluice_memory_state(NULL, 0, &state, &size), "memory is NULL");
   refused(sluice_memory_state(memory, 0, NULL, &size), "state is NULL");
   refused(sluice_memory_state(memory, 0, &state, NULL), "size is NULL");
   refused(sluice_memory_state(memory, UINT32_MAX, &state, &size), "tensor 4294967295");
   CASE(sluice_memory_model);
-  refused(sluice_memory_model(NULL, &state, &size), "memory is NULL");
-  refused(sluice_memory_model(memory, NULL, &size), "model is NULL");
-  refused(sluice_memory_model(memory, &state, NULL), "size is NULL");
+  refused(sluice_memory_model(NULL, "f32", &state, &size), "memory is NULL");
+  refused(sluice_memory_model(memory, NULL, &state, &size), "spec is NULL");
+  refused(sluice_memory_model(memory, "f32", NULL, &size), "model is NULL");
+  refused(sluice_memory_model(memory, "f32", &state, NULL), "size is NULL");
+  refused(sluice_memory_model(memory, "no such", &state, &size), "codec 'no such'");
+  works(sluice_memory_model(memory, sluice_memory_spec(memory, 0), &state, &size));
+}
+
+static void memories(const sluice_codec* codec) {
+  sluice_memory* memory = NULL;
+  sluice_options options = SLUICE_OPTIONS_INIT;
+  sluice_tensor tensor = {2, 1, COUNT};
+  options.workers = 1;
+  CASE(sluice_memory_make);
+  refused(sluice_memory_make(NULL, &memory), "options is NULL");
+  refused(sluice_memory_make(&options, NULL), "memory is NULL");
+  options.workers = UINT32_MAX;
+  refused(sluice_memory_make(&options, &memory), "4294967295 workers");
+  options.workers = 1, options.window = 4;
+  refused(sluice_memory_make(&options, &memory), "window 4");
+  options.window = 0, options.feedback = "ef";
+  works(sluice_memory_make(&options, &memory));
+  CASE(sluice_memory_add);
+  refused(sluice_memory_add(NULL, codec, &tensor, 1), "memory is NULL");
+  refused(sluice_memory_add(memory, NULL, &tensor, 1), "codec is NULL");
+  refused(sluice_memory_add(memory, codec, NULL, 1), "tensors is NULL");
+  refused(sluice_memory_add(memory, codec, &tensor, SIZE_MAX), "tensors; accepted");
+  works(sluice_memory_add(memory, codec, &tensor, 1));
+  refused(sluice_memory_add(memory, codec, &tensor, 1), "two tensors with id 2");
+  tensor.id = 3, tensor.rows = (uint64_t)1 << 40, tensor.cols = 1;
+  is_code(sluice_memory_add(memory, codec, &tensor, 1), SLUICE_OUT_OF_MEMORY);
+  tensor.rows = 3; /* nothing was left of the attempt */
+  works(sluice_memory_add(memory, codec, &tensor, 1));
+  memories_choose(memory, codec);
+  memories_keep(memory);
   CASE(sluice_memory_end_step), refused(sluice_memory_end_step(NULL), "memory is NULL");
   works(sluice_memory_end_step(memory));
   CASE(sluice_memory_undo_step), refused(sluice_memory_undo_step(NULL), "memory is NULL");
@@ -343,121 +344,15 @@ static void memories(const sluice_codec* codec) {
   refused(sluice_memory_shorten(memory, 0, NULL, values, COUNT, means), "format 'NULL'");
   refused(sluice_memory_shorten(memory, 0, "bf16", NULL, COUNT, means), "mean is NULL");
   refused(sluice_memory_shorten(memory, 0, "bf16", values, COUNT, NULL), "halves is NULL");
-  refused(sluice_memory_shorten(memory, SLUICE_EXACT, "bf16", values, UINT64_MAX, means), "2^40");
+  refused(sluice_memory_shorten(memory, 2, "bf16", values, UINT64_MAX, means), "2^40");
+  CASE(sluice_memory_pay), refused(sluice_memory_pay(NULL, 0, values, COUNT), "memory is NULL");
+  refused(sluice_memory_pay(memory, 9, values, COUNT), "tensor 9");
+  refused(sluice_memory_pay(memory, 0, values, 1), "count is 1");
+  refused(sluice_memory_pay(memory, 0, NULL, COUNT), "gradient is NULL");
+  works(sluice_memory_pay(memory, 0, means, COUNT));
   CASE(sluice_memory_chunk), is_true(sluice_memory_chunk(NULL, 0) == 0);
   is_true(sluice_memory_chunk(memory, UINT32_MAX) == 0);
   CASE(sluice_memory_free), sluice_memory_free(memory), sluice_memory_free(NULL);
-}
-
-static void parcels_refuse(sluice_memory* memory, sluice_parcel* parcel) {
-  sluice_order order = SLUICE_ORDER_INIT;
-  sluice_step step = SLUICE_STEP_INIT;
-  const sluice_job twice[2] = {{0, COUNT, values, means}, {0, COUNT, values, means}};
-  sluice_job bad = {0, COUNT, values, means};
-  const uint64_t sizes[1] = {UINT64_MAX};
-  const void* answer = NULL;
-  uint64_t size = 0;
-  CASE(sluice_parcel_begin);
-  refused(sluice_parcel_begin(NULL, &order, twice, 1), "parcel is NULL");
-  refused(sluice_parcel_begin(parcel, NULL, twice, 1), "order is NULL");
-  refused(sluice_parcel_begin(parcel, &order, NULL, 1), "jobs is NULL");
-  refused(sluice_parcel_begin(parcel, &order, twice, SIZE_MAX), "jobs; accepted");
-  refused(sluice_parcel_begin(parcel, &order, twice, 2), "job 1: tensor 0 is twice in the parcel");
-  bad.count = 5;
-  refused(sluice_parcel_begin(parcel, &order, &bad, 1), "job 0 does not fit: 5 coordinates");
-  bad.tensor = 7;
-  refused(sluice_parcel_begin(parcel, &order, &bad, 1),
-          "job 0 does not fit: tensor 7; accepted: below 1");
-  bad.tensor = SLUICE_EXACT, bad.count = UINT64_MAX;
-  refused(sluice_parcel_begin(parcel, &order, &bad, 1), "jobs[0].count is");
-  order.parts = 0;
-  refused(sluice_parcel_begin(parcel, &order, twice, 1), "part 0 of 0");
-  order.parts = order.part = UINT32_MAX;
-  refused(sluice_parcel_begin(parcel, &order, twice, 1), "part 4294967295 of 4294967295");
-  order.size = 1;
-  refused(sluice_parcel_begin(parcel, &order, twice, 1), "order.size is 1");
-  CASE(sluice_parcel_next), refused(sluice_parcel_next(NULL, &step), "parcel is NULL");
-  refused(sluice_parcel_next(parcel, NULL), "step is NULL");
-  refused(sluice_parcel_next(parcel, &step), "out of order");
-  CASE(sluice_parcel_pack), refused(sluice_parcel_pack(NULL, means, 4), "parcel is NULL");
-  refused(sluice_parcel_pack(parcel, means, 4), "out of order");
-  CASE(sluice_parcel_combine);
-  refused(sluice_parcel_combine(NULL, means, sizes, &answer, &size), "parcel is NULL");
-  refused(sluice_parcel_combine(parcel, means, NULL, &answer, &size), "receive_sizes is NULL");
-  refused(sluice_parcel_combine(parcel, means, sizes, NULL, &size), "answer is NULL");
-  refused(sluice_parcel_combine(parcel, means, sizes, &answer, NULL), "answer_size is NULL");
-  refused(sluice_parcel_combine(parcel, means, sizes, &answer, &size), "out of order");
-  CASE(sluice_parcel_spread),
-      refused(sluice_parcel_spread(NULL, means, 4, sizes), "parcel is NULL");
-  refused(sluice_parcel_spread(parcel, means, 4, NULL), "answer_sizes is NULL");
-  refused(sluice_parcel_spread(parcel, means, UINT64_MAX, sizes), "out of order");
-  CASE(sluice_parcel_pack_lanes),
-      refused(sluice_parcel_pack_lanes(NULL, NULL, 1), "parcel is NULL");
-  refused(sluice_parcel_pack_lanes(parcel, NULL, 1), "out of order");
-  CASE(sluice_parcel_spread_lanes);
-  refused(sluice_parcel_spread_lanes(NULL, NULL, 1), "parcel is NULL");
-  refused(sluice_parcel_spread_lanes(parcel, NULL, UINT64_MAX), "out of order");
-  CASE(sluice_parcel_abandon), refused(sluice_parcel_abandon(NULL), "parcel is NULL");
-  works(sluice_parcel_abandon(parcel)); /* nothing in flight: it is still of use */
-  CASE(sluice_memory_add), refused(sluice_memory_add(memory, NULL, 1), "tensors is NULL");
-}
-
-static void parcels_in_flight(sluice_memory* memory, sluice_parcel* parcel) {
-  const sluice_order order = SLUICE_ORDER_INIT;
-  sluice_step step = SLUICE_STEP_INIT;
-  const sluice_job job = {0, COUNT, values, means};
-  const sluice_tensor another = {9, 1, 1};
-  const uint64_t huge[1] = {UINT64_MAX};
-  uint64_t size;
-  const void* answer = NULL;
-  CASE(sluice_parcel_begin), works(sluice_parcel_begin(parcel, &order, &job, 1));
-  refused(sluice_parcel_begin(parcel, &order, &job, 1), "out of order");
-  CASE(sluice_memory_add), refused(sluice_memory_add(memory, &another, 1), "in flight");
-  CASE(sluice_memory_end_step), refused(sluice_memory_end_step(memory), "in flight");
-  CASE(sluice_memory_undo_step), refused(sluice_memory_undo_step(memory), "in flight");
-  CASE(sluice_parcel_next), works(sluice_parcel_next(parcel, &step));
-  is_true(step.collective == SLUICE_WHOLE);
-  size = step.send_sizes[0];
-  CASE(sluice_parcel_pack), refused(sluice_parcel_pack(parcel, NULL, size), "send is NULL");
-  refused(sluice_parcel_pack(parcel, means, UINT64_MAX), "send size is 18446744073709551615");
-  CASE(sluice_parcel_combine);
-  refused(sluice_parcel_combine(parcel, NULL, &size, &answer, &size), "received is NULL");
-  refused(sluice_parcel_combine(parcel, means, huge, &answer, &size), "2^40");
-  CASE(sluice_parcel_abandon), works(sluice_parcel_abandon(parcel));
-  CASE(sluice_parcel_begin);
-  is_code(sluice_parcel_begin(parcel, &order, &job, 1), SLUICE_UNAVAILABLE);
-  CASE(sluice_memory_end_step), works(sluice_memory_end_step(memory));
-}
-
-static void parcels(const sluice_codec* codec) {
-  sluice_memory* memory = NULL;
-  sluice_parcel* parcel = NULL;
-  sluice_parcel* other = NULL;
-  sluice_options options = SLUICE_OPTIONS_INIT;
-  sluice_report report = SLUICE_REPORT_INIT;
-  const sluice_tensor tensor = {1, 1, COUNT};
-  const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job job = {0, COUNT, values, means};
-  options.workers = 1, options.feedback = "ef", options.keep_before = 1;
-  works(sluice_memory_make(codec, &options, &memory));
-  works(sluice_memory_add(memory, &tensor, 1));
-  CASE(sluice_parcel_make), refused(sluice_parcel_make(NULL, &parcel), "memory is NULL");
-  refused(sluice_parcel_make(memory, NULL), "parcel is NULL");
-  works(sluice_parcel_make(memory, &parcel));
-  works(sluice_parcel_make(memory, &other));
-  parcels_refuse(memory, parcel);
-  CASE(sluice_parcel_report), refused(sluice_parcel_report(NULL, &report), "parcel is NULL");
-  refused(sluice_parcel_report(parcel, NULL), "report is NULL");
-  report.size = 0;
-  refused(sluice_parcel_report(parcel, &report), "report.size is 0");
-  CASE(sluice_parcel_probes), is_true(sluice_parcel_probes(NULL, NULL, SIZE_MAX) == 0);
-  is_true(sluice_parcel_probes(parcel, NULL, SIZE_MAX) == 0);
-  parcels_in_flight(memory, parcel);
-  /* The memory first, and a parcel in flight. */
-  works(sluice_parcel_begin(other, &order, &job, 1));
-  CASE(sluice_memory_free), sluice_memory_free(memory);
-  CASE(sluice_parcel_free), sluice_parcel_free(other), sluice_parcel_free(parcel);
-  sluice_parcel_free(NULL);
 }
 
 static void exchanges(const sluice_codec* codec) {
@@ -468,8 +363,8 @@ static void exchanges(const sluice_codec* codec) {
   sluice_options options = SLUICE_OPTIONS_INIT;
   const sluice_tensor tensors[2] = {{1, 1, COUNT}, {2, 0, 7}};
   options.workers = 1;
-  works(sluice_memory_make(codec, &options, &memory));
-  works(sluice_memory_add(memory, tensors, 2));
+  works(sluice_memory_make(&options, &memory));
+  works(sluice_memory_add(memory, codec, tensors, 2));
   CASE(sluice_exchange_begin);
   refused(sluice_exchange_begin(NULL, 0, 0, 0, COUNT, values, means, &exchange), "memory is NULL");
   refused(sluice_exchange_begin(memory, 0, 9, 0, COUNT, values, means, &exchange), "tensor 9");
@@ -483,7 +378,7 @@ static void exchanges(const sluice_codec* codec) {
           "chunks of");
   refused(sluice_exchange_begin(memory, 0, 1, 0, 0, values, means, &exchange), "chunks of");
   works(sluice_exchange_begin(memory, 0, 0, 0, COUNT, values, means, &exchange));
-  CASE(sluice_memory_add), refused(sluice_memory_add(memory, tensors, 1), "in flight");
+  CASE(sluice_memory_add), refused(sluice_memory_add(memory, codec, tensors, 1), "in flight");
   CASE(sluice_exchange_next);
   refused(sluice_exchange_next(NULL, &rounds, &count), "exchange is NULL");
   refused(sluice_exchange_next(exchange, NULL, &count), "rounds is NULL");
@@ -527,59 +422,6 @@ static void reductions(void) {
   refused(sluice_combine(&what, 2, ups, sizes, down, 8, &size), "4294967295 bits");
 }
 
-static void ports(const sluice_codec* codec) {
-  sluice_aggregator* aggregator = NULL;
-  sluice_memory* memory = NULL;
-  sluice_port* port = NULL;
-  sluice_options options = SLUICE_OPTIONS_INIT;
-  sluice_order order = SLUICE_ORDER_INIT;
-  sluice_report report = SLUICE_REPORT_INIT;
-  sluice_traffic traffic = SLUICE_TRAFFIC_INIT;
-  sluice_job job = {0, COUNT, values, means};
-  const sluice_tensor tensor = {1, 1, COUNT};
-  const char* at;
-  CASE(sluice_aggregator_start),
-      refused(sluice_aggregator_start(NULL, &aggregator), "addresses is");
-  refused(sluice_aggregator_start("127.0.0.1:0", NULL), "aggregator is NULL");
-  is_true(sluice_aggregator_start("", &aggregator) != SLUICE_OK);
-  is_true(sluice_aggregator_start(",,,", &aggregator) != SLUICE_OK);
-  is_true(sluice_aggregator_start("127.0.0.1:99999", &aggregator) != SLUICE_OK);
-  works(sluice_aggregator_start("127.0.0.1:0", &aggregator));
-  CASE(sluice_aggregator_addresses), is_true(sluice_aggregator_addresses(NULL) == NULL);
-  at = sluice_aggregator_addresses(aggregator);
-  options.workers = 1;
-  works(sluice_memory_make(codec, &options, &memory));
-  works(sluice_memory_add(memory, &tensor, 1));
-  CASE(sluice_port_open), refused(sluice_port_open(NULL, at, 1, 4, 5, -1, &port), "memory is NULL");
-  refused(sluice_port_open(memory, NULL, 1, 4, 5, -1, &port), "aggregators is NULL");
-  refused(sluice_port_open(memory, at, 1, 4, 5, -1, NULL), "port is NULL");
-  refused(sluice_port_open(memory, at, 1, 0, 5, -1, &port), "window");
-  refused(sluice_port_open(memory, at, 1, UINT32_MAX, 5, -1, &port), "window");
-  refused(sluice_port_open(memory, at, 1, 4, 0, -1, &port), "timeout 0");
-  refused(sluice_port_open(memory, at, 1, 4, -1e300, -1, &port), "timeout");
-  is_true(sluice_port_open(memory, "", 1, 4, 5, -1, &port) != SLUICE_OK);
-  works(sluice_port_open(memory, at, UINT64_MAX, 4, 30, -1, &port));
-  sluice_memory_free(memory); /* before its port */
-  CASE(sluice_port_run), refused(sluice_port_run(NULL, &order, &job, 1), "port is NULL");
-  refused(sluice_port_run(port, NULL, &job, 1), "order is NULL");
-  refused(sluice_port_run(port, &order, NULL, 1), "jobs is NULL");
-  job.count = 7;
-  refused(sluice_port_run(port, &order, &job, 1), "job 0 does not fit: 7 coordinates");
-  job.count = COUNT;
-  works(sluice_port_run(port, &order, &job, 1));
-  CASE(sluice_port_report), refused(sluice_port_report(NULL, &report), "port is NULL");
-  refused(sluice_port_report(port, NULL), "report is NULL");
-  works(sluice_port_report(port, &report));
-  CASE(sluice_port_probes), is_true(sluice_port_probes(NULL, NULL, 0) == 0);
-  is_true(sluice_port_probes(port, NULL, SIZE_MAX) == 0);
-  CASE(sluice_port_traffic), refused(sluice_port_traffic(NULL, &traffic), "port is NULL");
-  refused(sluice_port_traffic(port, NULL), "traffic is NULL");
-  works(sluice_port_traffic(port, &traffic));
-  CASE(sluice_port_free), sluice_port_free(port), sluice_port_free(NULL);
-  CASE(sluice_aggregator_free), sluice_aggregator_free(aggregator, 1e300);
-  sluice_aggregator_free(NULL, -1);
-}
-
 int main(void) {
   int i;
   sluice_codec* codec;
@@ -591,10 +433,8 @@ int main(void) {
   codec = codecs();
   worlds(codec);
   memories(codec);
-  parcels(codec);
   exchanges(codec);
   reductions();
-  ports(codec);
   sluice_codec_free(codec);
   printf("C: %d calls with NULL, 0 and too much, and the process goes on\n", cases);
   return 0;

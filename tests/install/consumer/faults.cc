@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -137,27 +139,121 @@ bool run_groups(const sluice_codec* codec, const char* feedback) {
   return good;
 }
 
-// One worker: every collective is a copy.
-bool carry(sluice_parcel* parcel) {
-  static char bytes[1 << 20];
-  static std::int32_t lanes[1 << 16];
-  while (true) {
-    sluice_step step = SLUICE_STEP_INIT;
-    if (!ok(sluice_parcel_next(parcel, &step))) return false;
-    if (step.collective == SLUICE_DONE) return true;
-    if (step.collective == SLUICE_MAXIMUM || step.collective == SLUICE_SUM) {
-      if (!ok(sluice_parcel_pack_lanes(parcel, lanes, step.lane_count))) return false;
-      if (!ok(sluice_parcel_spread_lanes(parcel, lanes, step.lane_count))) return false;
-      continue;
-    }
-    const std::uint64_t size = step.send_sizes[0];
-    const void* answer = nullptr;
-    std::uint64_t answer_size = 0;
-    if (!ok(sluice_parcel_pack(parcel, bytes, size))) return false;
-    if (!ok(sluice_parcel_combine(parcel, bytes, &size, &answer, &answer_size))) return false;
-    if (step.collective != SLUICE_SHARDS) continue;
-    if (!ok(sluice_parcel_spread(parcel, answer, answer_size, &answer_size))) return false;
+// One worker: every collective is a copy. Its buffers may be refused, too.
+struct Copies {
+  Copies() = default;
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+  ~Copies() {
+    for (void* buffer : buffers) std::free(buffer);
   }
+  sluice_collectives calls() {
+    return {sizeof(sluice_collectives), this, &reserve, &start, &test, &wait};
+  }
+  static void* reserve(void* context, std::uint32_t buffer, std::uint64_t bytes) {
+    if (refuses()) return nullptr;
+    void*& one = static_cast<Copies*>(context)->buffers[buffer];
+    void* const larger = std::realloc(one, bytes);
+    if (larger != nullptr) one = larger;
+    return larger;
+  }
+  static int start(void* context, const sluice_collective* what) {
+    Copies& copies = *static_cast<Copies*>(context);
+    ++copies.started;
+    const bool all_to_all = what->kind == SLUICE_ALL_TO_ALL;
+    const std::size_t size = all_to_all ? what->send_sizes[0] : what->count;
+    if (what->from != what->to) {
+      std::memcpy(copies.buffers[what->to], copies.buffers[what->from], size);
+    }
+    return 0;
+  }
+  static int test(void*, std::uint32_t* done) {
+    *done = 1;
+    return 0;
+  }
+  static int wait(void*, double) { return 0; }
+
+  void* buffers[4] = {nullptr, nullptr, nullptr, nullptr};
+  int started = 0;
+};
+
+// What a worker hands over: a tensor of many chunks, a small one, an exact one and rows.
+struct Bucket {
+  explicit Bucket(std::uint64_t step) {
+    order.step = order.number = step;
+    order.digest = 1;
+    order.probe = 1;
+  }
+  sluice_order order = SLUICE_ORDER_INIT;
+  sluice_job jobs[4] = {{0, kCount, gradients[0], means[0]},
+                        {1, 15, gradients[1], means[1]},
+                        {2, 40, gradients[1] + 20, means[1] + 20},
+                        {3, 40, gradients[1] + 60, means[1] + 60}};
+};
+
+// What a dead object says; it may not even have memory for the words.
+bool says_dead(sluice_code code) {
+  return code == SLUICE_UNAVAILABLE || (for_good && code == SLUICE_OUT_OF_MEMORY);
+}
+
+// Where nothing was sent the port goes on; else it is dead.
+bool run_bucket(sluice_port* port, const Copies& copies, std::uint64_t step) {
+  const Bucket bucket(step);
+  const int before = copies.started;
+  if (ok(sluice_port_run(port, &bucket.order, bucket.jobs, 4))) return true;
+  const bool was_sent = copies.started != before;
+  const sluice_code again = sluice_port_run(port, &bucket.order, bucket.jobs, 4);
+  if (was_sent) expect(says_dead(again), "a port whose bucket failed is not dead");
+  return ok(again);
+}
+
+// Serves two ports, each on a thread, until the queue is closed.
+bool serve_both(sluice_queue* queue) {
+  std::atomic<int> buckets(0);
+  std::atomic<int> turns(0);
+  bool good[2] = {false, false};
+  const auto serve = [&](std::size_t port) {
+    while (true) {
+      sluice_event event = SLUICE_EVENT_INIT;
+      if (!ok(sluice_queue_serve(queue, port, &event))) {
+        expect(says_dead(sluice_queue_serve(queue, port, &event)),
+               "a queue that failed is not dead");
+        return;
+      }
+      if (event.kind == SLUICE_CLOSED) break;
+      ++(event.kind == SLUICE_TURN ? turns : buckets);
+    }
+    good[port] = true;
+  };
+  ok(sluice_queue_close(queue, 0));
+  const long granted = left.exchange(-1);  // the thread itself is ours
+  std::thread second([&] { serve(1); });
+  left = granted;
+  serve(0);
+  second.join();
+  if (!good[0] || !good[1]) return false;
+  expect(buckets == 2 && turns == 1, "not all of the queue came");
+  return true;
+}
+
+// Two buckets with a turn in between, over two ports.
+bool run_queue(sluice_port* const* ports) {
+  doing = "queue";
+  sluice_queue* queue = nullptr;
+  std::uint64_t number = 7;
+  const Bucket first(2);
+  const Bucket second(3);
+  bool good = ok(sluice_queue_make(ports, 2, 1024, &queue)) &&
+              ok(sluice_queue_put(queue, &first.order, first.jobs, 1, &number)) &&
+              ok(sluice_queue_put_turn(queue, &number));
+  // What was refused has taken no number: the second time it works.
+  if (good && !ok(sluice_queue_put(queue, &second.order, second.jobs + 1, 3, &number))) {
+    good = !for_good && ok(sluice_queue_put(queue, &second.order, second.jobs + 1, 3, &number));
+  }
+  expect(!good || number == 2, "a bucket that was refused took a number");
+  good = good && serve_both(queue);
+  sluice_queue_free(queue);
+  return good;
 }
 
 bool run_exchange(sluice_memory* memory) {
@@ -180,42 +276,43 @@ bool run_exchange(sluice_memory* memory) {
 
 bool run_memory(const sluice_codec* codec, const char* feedback) {
   sluice_memory* memory = nullptr;
-  sluice_parcel* parcel = nullptr;
+  Copies copies[2];
+  sluice_port* ports[2] = {nullptr, nullptr};
   sluice_options options = SLUICE_OPTIONS_INIT;
   options.workers = 1;
   options.feedback = feedback;
   options.chunk = 1024;
   options.keep_before = 1;
-  const sluice_tensor tensors[3] = {{1, 1, kCount}, {2, 3, 5}, {3, 1, 1}};
+  const sluice_tensor tensors[4] = {{1, 1, kCount}, {2, 3, 5}, {3, 1, 40}, {4, 10, 20}};
+  const Codec exact("f32");
+  if (!exact.good) return false;
   bool good =
-      ok(sluice_memory_make(codec, &options, &memory)) && ok(sluice_memory_add(memory, tensors, 1));
+      ok(sluice_memory_make(&options, &memory)) && ok(sluice_memory_add(memory, codec, tensors, 1));
   // What was refused has changed nothing: the second time it works.
-  if (good && !ok(sluice_memory_add(memory, tensors + 1, 2))) {
-    good = !for_good && ok(sluice_memory_add(memory, tensors + 1, 2));
+  if (good && !ok(sluice_memory_add(memory, codec, tensors + 1, 2))) {
+    good = !for_good && ok(sluice_memory_add(memory, codec, tensors + 1, 2));
   }
+  const std::uint32_t third = 2;
+  good = good && ok(sluice_memory_add_rows(memory, exact.handle, tensors + 3, 1)) &&
+         ok(sluice_memory_choose(memory, &third, 1, exact.handle));
   for (std::uint32_t i = 0; good && i < 3; ++i) {
     float* residual = nullptr;
     std::uint64_t count = 0;
-    good = ok(sluice_memory_residual(memory, i, &residual, &count));
+    good = ok(sluice_memory_kept(memory, i, 0, &residual, &count));
     expect(!good || count == (residual == nullptr ? 0 : tensors[i].rows * tensors[i].cols),
            "a residual is not that of its tensor");
   }
-  good = good && ok(sluice_parcel_make(memory, &parcel));
+  for (int i = 0; good && i < 2; ++i) {
+    const sluice_collectives calls = copies[i].calls();
+    good = ok(sluice_port_over(memory, &calls, 60, &ports[i]));
+  }
   for (std::uint64_t step = 0; good && step < 2; ++step) {
-    sluice_order order = SLUICE_ORDER_INIT;
-    order.step = order.sequence = step;
-    order.digest = 1;
-    order.probe = 1;
-    const sluice_job jobs[4] = {{0, kCount, gradients[0], means[0]},
-                                {1, 15, gradients[1], means[1]},
-                                {SLUICE_EXACT, 40, gradients[1] + 20, means[1] + 20},
-                                {SLUICE_SPARSE, 40, gradients[1] + 60, means[1] + 60}};
-    good = ok(sluice_parcel_begin(parcel, &order, jobs, 4)) && carry(parcel) &&
+    good = run_bucket(ports[0], copies[0], step) &&
            ok(step == 0 ? sluice_memory_undo_step(memory) : sluice_memory_end_step(memory));
   }
-  good = good && run_exchange(memory);
+  good = good && run_exchange(memory) && run_queue(ports);
   sluice_memory_free(memory);
-  sluice_parcel_free(parcel);
+  for (sluice_port* port : ports) sluice_port_free(port);
   return good;
 }
 
@@ -242,6 +339,21 @@ struct Aggregator {
   sluice_aggregator* handle = nullptr;
 };
 
+// A bucket through a queue, served by this thread.
+bool run_queue_of_one(sluice_port* port) {
+  sluice_queue* queue = nullptr;
+  sluice_event event = SLUICE_EVENT_INIT;
+  std::uint64_t number = 0;
+  const sluice_order order = SLUICE_ORDER_INIT;
+  const sluice_job job = {0, kCount, gradients[0], means[0]};
+  const bool good = ok(sluice_queue_make(&port, 1, 1024, &queue)) &&
+                    ok(sluice_queue_put(queue, &order, &job, 1, &number)) &&
+                    ok(sluice_queue_serve(queue, 0, &event));
+  expect(!good || event.kind == SLUICE_BUCKET, "something else came of a queue");
+  sluice_queue_free(queue);
+  return good;
+}
+
 // A worker alone at an aggregator.
 bool run_port(const char* spec) {
   doing = "port";
@@ -254,16 +366,17 @@ bool run_port(const char* spec) {
   options.workers = 1;
   options.chunk = 1024;
   const sluice_tensor tensor = {1, 1, kCount};
-  bool good = ok(sluice_memory_make(codec.handle, &options, &memory)) &&
-              ok(sluice_memory_add(memory, &tensor, 1)) &&
+  bool good = ok(sluice_memory_make(&options, &memory)) &&
+              ok(sluice_memory_add(memory, codec.handle, &tensor, 1)) &&
               ok(sluice_port_open(memory, sluice_aggregator_addresses(aggregator.handle), 1, 2, 60,
                                   -1, &port));
   for (std::uint64_t step = 0; good && step < 2; ++step) {
     sluice_order order = SLUICE_ORDER_INIT;
-    order.step = order.sequence = step;
+    order.step = order.number = step;
     const sluice_job job = {0, kCount, gradients[0], means[0]};
     good = ok(sluice_port_run(port, &order, &job, 1));
   }
+  good = good && run_queue_of_one(port);
   sluice_port_free(port);
   sluice_memory_free(memory);
   return good;
@@ -306,7 +419,7 @@ void run_ports() {
   for (const bool all_that_follow : {false, true}) {
     for_good = all_that_follow;
     const long count = run_all("tide:bits=4", [] { return run_port("tide:bits=4"); });
-    std::printf("C++: a port%s: each of %ld allocations refused, and codes only\n",
+    std::printf("C++: a port and its queue%s: each of %ld allocations refused, and codes only\n",
                 for_good ? ", from there on" : "", count);
     std::fflush(stdout);
   }

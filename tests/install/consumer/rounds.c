@@ -1,5 +1,7 @@
-/* A C99 user that runs the rounds itself, in both ways the header offers, and gets the very bits of
- * sluice_reduce_local: exchanges round by round, and parcels by all-to-all and all-gather. */
+/* A C99 user that moves the bytes itself, in the ways that the header offers, and gets the very
+ * bits of sluice_reduce_local: exchanges round by round, and ports and queues over collectives. */
+#define _POSIX_C_SOURCE 200112L
+#include <pthread.h>
 #include <sluice/sluice.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +36,8 @@ static sluice_memory* make_memory(const sluice_codec* codec, uint32_t rank) {
   options.rank = rank;
   options.workers = WORKERS;
   options.seed = 7;
-  expect(sluice_memory_make(codec, &options, &memory));
-  expect(sluice_memory_add(memory, &tensor, 1));
+  expect(sluice_memory_make(&options, &memory));
+  expect(sluice_memory_add(memory, codec, &tensor, 1));
   return memory;
 }
 
@@ -77,94 +79,154 @@ static void run_exchanges(const sluice_codec* codec) {
   }
 }
 
-static sluice_parcel* parcels[WORKERS];
-static unsigned char sent[WORKERS][1 << 19];
-static unsigned char received[1 << 19];
-static unsigned char gathered[1 << 20];
-static int32_t lanes[WORKERS][1 << 17];
+/* One worker's end of the collectives, and the one that it is in. */
+typedef struct {
+  uint32_t rank;
+  const sluice_codec* codec;
+  int32_t buffers[4][1 << 18];
+  sluice_collective wanted;
+} worker;
 
-static void all_reduce(const sluice_step* step) {
+static worker workers[WORKERS];
+static pthread_barrier_t meeting;
+
+static void* reserve(void* context, uint32_t buffer, uint64_t bytes) {
+  worker* me = context;
+  return bytes <= sizeof me->buffers[buffer] ? me->buffers[buffer] : NULL;
+}
+
+static uint64_t sum(const uint64_t* sizes, uint32_t count) {
+  uint64_t total = 0;
+  uint32_t i;
+  for (i = 0; i < count; ++i) total += sizes[i];
+  return total;
+}
+
+/* What a rank has for me. */
+static void take(worker* me, const worker* from) {
+  const sluice_collective *mine = &me->wanted, *its = &from->wanted;
+  const char* source = (const char*)from->buffers[its->from];
+  char* target = (char*)me->buffers[mine->to];
+  if (mine->kind == SLUICE_ALL_GATHER) {
+    memcpy(target + from->rank * mine->count, source, (size_t)mine->count);
+    return;
+  }
+  if (mine->receive_sizes[from->rank] != its->send_sizes[me->rank]) exit(3);
+  memcpy(target + sum(mine->receive_sizes, from->rank), source + sum(its->send_sizes, me->rank),
+         (size_t)its->send_sizes[me->rank]);
+}
+
+static void all_reduce(const sluice_collective* what) {
+  int32_t* first = workers[0].buffers[what->from];
   uint64_t i;
   int rank;
-  for (rank = 0; rank < WORKERS; ++rank) {
-    expect(sluice_parcel_pack_lanes(parcels[rank], lanes[rank], step->lane_count));
-  }
   for (rank = 1; rank < WORKERS; ++rank) {
-    for (i = 0; i < step->lane_count; ++i) {
-      if (step->collective == SLUICE_SUM) {
-        lanes[0][i] = (int32_t)((uint32_t)lanes[0][i] + (uint32_t)lanes[rank][i]);
-      } else if (lanes[rank][i] > lanes[0][i]) {
-        lanes[0][i] = lanes[rank][i];
+    const int32_t* other = workers[rank].buffers[what->from];
+    for (i = 0; i < what->count; ++i) {
+      if (what->kind == SLUICE_SUM) {
+        first[i] = (int32_t)((uint32_t)first[i] + (uint32_t)other[i]);
+      } else if (other[i] > first[i]) {
+        first[i] = other[i];
       }
     }
   }
-  for (rank = 0; rank < WORKERS; ++rank) {
-    expect(sluice_parcel_spread_lanes(parcels[rank], lanes[0], step->lane_count));
+  for (rank = 1; rank < WORKERS; ++rank) {
+    memcpy(workers[rank].buffers[what->to], first, (size_t)what->count * sizeof *first);
   }
 }
 
-static void shards(const sluice_step* steps) {
-  uint64_t sizes[WORKERS], answer_sizes[WORKERS];
-  const uint64_t stride = sizeof gathered / WORKERS;
-  int from, to, peer;
-  for (from = 0; from < WORKERS; ++from) {
-    uint64_t total = 0;
-    for (to = 0; to < WORKERS; ++to) total += steps[from].send_sizes[to];
-    if (total > sizeof sent[from]) exit(3);
-    expect(sluice_parcel_pack(parcels[from], sent[from], total));
+static int start(void* context, const sluice_collective* what) {
+  worker* me = context;
+  int from;
+  if (what->size != sizeof *what || what->step != 3 || what->number != 0) exit(4);
+  me->wanted = *what;
+  pthread_barrier_wait(&meeting);
+  if (workers[0].wanted.kind != what->kind) exit(5);
+  for (from = 0; from < WORKERS && what->kind <= SLUICE_ALL_GATHER; ++from) {
+    take(me, &workers[from]);
   }
-  for (to = 0; to < WORKERS; ++to) {
-    uint64_t at = 0;
-    const void* answer;
-    for (from = 0; from < WORKERS; ++from) {
-      uint64_t offset = 0;
-      for (peer = 0; peer < to; ++peer) offset += steps[from].send_sizes[peer];
-      sizes[from] = steps[from].send_sizes[to];
-      memcpy(received + at, sent[from] + offset, (size_t)sizes[from]);
-      at += sizes[from];
-    }
-    expect(sluice_parcel_combine(parcels[to], received, sizes, &answer, &answer_sizes[to]));
-    if (answer_sizes[to] > stride) exit(4);
-    if (answer != NULL) memcpy(gathered + (size_t)to * stride, answer, (size_t)answer_sizes[to]);
-  }
-  for (to = 0; to < WORKERS && steps[0].collective == SLUICE_SHARDS; ++to) {
-    expect(sluice_parcel_spread(parcels[to], gathered, stride, answer_sizes));
-  }
+  if (what->kind > SLUICE_ALL_GATHER && me->rank == 0) all_reduce(what);
+  pthread_barrier_wait(&meeting);
+  return 0;
 }
 
-static void run_parcels(const sluice_codec* codec) {
-  sluice_memory* memories[WORKERS];
-  sluice_step steps[WORKERS];
+static int test(void* context, uint32_t* done) {
+  (void)context;
+  *done = 1;
+  return 0;
+}
+
+static int wait_for_it(void* context, double seconds) {
+  (void)context;
+  return seconds > 0 && seconds <= 60 ? 0 : 1;
+}
+
+static sluice_port* make_port(worker* me, sluice_memory* memory) {
+  sluice_collectives calls = SLUICE_COLLECTIVES_INIT;
+  sluice_port* port = NULL;
+  calls.context = me;
+  calls.reserve = reserve;
+  calls.start = start;
+  calls.test = test;
+  calls.wait = wait_for_it;
+  expect(sluice_port_over(memory, &calls, 60, &port));
+  return port;
+}
+
+static void fill_job(worker* me, sluice_job* job) {
+  job->tensor = 0;
+  job->count = COUNT;
+  job->gradient = gradients[me->rank];
+  job->mean = means[me->rank];
+}
+
+static void* run_port(void* argument) {
+  worker* me = argument;
+  sluice_memory* memory = make_memory(me->codec, me->rank);
+  sluice_port* port = make_port(me, memory);
   sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_step fresh = SLUICE_STEP_INIT;
-  int rank;
+  sluice_job job;
+  fill_job(me, &job);
   order.step = 3;
+  expect(sluice_port_run(port, &order, &job, 1));
+  sluice_port_free(port);
+  sluice_memory_free(memory);
+  return NULL;
+}
+
+static void* run_queue(void* argument) {
+  worker* me = argument;
+  sluice_memory* memory = make_memory(me->codec, me->rank);
+  sluice_port* port = make_port(me, memory);
+  sluice_queue* queue = NULL;
+  sluice_event event = SLUICE_EVENT_INIT;
+  sluice_order order = SLUICE_ORDER_INIT;
+  uint64_t number = 7;
+  sluice_job job;
+  fill_job(me, &job);
+  order.step = 3;
+  expect(sluice_queue_make(&port, 1, 0, &queue));
+  expect(sluice_queue_put(queue, &order, &job, 1, &number));
+  expect(sluice_queue_close(queue, 0));
+  expect(sluice_queue_serve(queue, 0, &event));
+  if (event.kind != SLUICE_BUCKET || event.number != number) exit(6);
+  expect(sluice_queue_serve(queue, 0, &event));
+  if (event.kind != SLUICE_CLOSED) exit(7);
+  sluice_memory_free(memory);
+  sluice_port_free(port);
+  sluice_queue_free(queue);
+  return NULL;
+}
+
+static void run_threads(const sluice_codec* codec, void* (*body)(void*)) {
+  pthread_t threads[WORKERS];
+  int rank;
   for (rank = 0; rank < WORKERS; ++rank) {
-    sluice_job job;
-    job.tensor = 0;
-    job.count = COUNT;
-    job.gradient = gradients[rank];
-    job.mean = means[rank];
-    memories[rank] = make_memory(codec, (uint32_t)rank);
-    expect(sluice_parcel_make(memories[rank], &parcels[rank]));
-    expect(sluice_parcel_begin(parcels[rank], &order, &job, 1));
+    workers[rank].rank = (uint32_t)rank;
+    workers[rank].codec = codec;
+    if (pthread_create(&threads[rank], NULL, body, &workers[rank]) != 0) exit(8);
   }
-  for (;;) {
-    for (rank = 0; rank < WORKERS; ++rank) {
-      steps[rank] = fresh;
-      expect(sluice_parcel_next(parcels[rank], &steps[rank]));
-    }
-    if (steps[0].collective == SLUICE_DONE) break;
-    if (steps[0].collective == SLUICE_SHARDS || steps[0].collective == SLUICE_WHOLE) {
-      shards(steps);
-    } else {
-      all_reduce(&steps[0]);
-    }
-  }
-  for (rank = 0; rank < WORKERS; ++rank) {
-    sluice_parcel_free(parcels[rank]);
-    sluice_memory_free(memories[rank]);
-  }
+  for (rank = 0; rank < WORKERS; ++rank) pthread_join(threads[rank], NULL);
 }
 
 int main(void) {
@@ -173,23 +235,25 @@ int main(void) {
   size_t i;
   int rank, way;
   fill();
+  if (pthread_barrier_init(&meeting, NULL, WORKERS) != 0) return 10;
   for (rank = 0; rank < WORKERS; ++rank) all[rank] = gradients[rank];
   for (i = 0; i < sluice_codec_count(); ++i) {
     sluice_codec* codec = NULL;
     expect(sluice_codec_make(sluice_codec_name(i), &codec));
     expect(sluice_reduce_local(sluice_codec_name(i), WORKERS, COUNT, all, 7, 3, expected));
-    for (way = 0; way < 2; ++way) {
+    for (way = 0; way < 3; ++way) {
       memset(means, 0, sizeof means);
       if (way == 0) run_exchanges(codec);
-      if (way == 1) run_parcels(codec);
+      if (way == 1) run_threads(codec, run_port);
+      if (way == 2) run_threads(codec, run_queue);
       for (rank = 0; rank < WORKERS; ++rank) {
         if (memcmp(means[rank], expected, sizeof expected) != 0) {
           fprintf(stderr, "%s: worker %d got other bits\n", sluice_codec_spec(codec), rank);
-          return 5;
+          return 9;
         }
       }
     }
-    printf("C: %s by exchanges and by parcels, the same bits\n", sluice_codec_spec(codec));
+    printf("C: %s by exchanges, a port and a queue, the same bits\n", sluice_codec_spec(codec));
     sluice_codec_free(codec);
   }
   return 0;
