@@ -9,10 +9,11 @@ import sys
 import threading
 from typing import Optional
 
-ABI_VERSION = 6  # SLUICE_ABI_VERSION of the sluice.h that this package is written for.
+ABI_VERSION = 7  # SLUICE_ABI_VERSION of the sluice.h that this package is written for.
 VARIABLE = "SLUICE_LIBRARY"
 OK = 0
 INVALID_ARGUMENT = 1
+UNAVAILABLE = 6
 OUT_OF_MEMORY = 7
 
 _lock = threading.Lock()

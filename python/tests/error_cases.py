@@ -79,13 +79,12 @@ BAD_CODECS = {"tyde": ("tyde", "tide"), "": ("accepted",), "tide:bits=9": ("9", 
               "tide:bots=4": ("bots", "bits"), "tide:bits=x": ("x", "1 to 8"),
               "f32\0": ("f32",)}
 BAD_VALUES = {
-    "feedback": ("efx", "EF", 1),
     "exclude": (5, 1.5),
     "min_size": (-1, 2**40 + 1, "many", 1.5, True, math.inf, math.nan, [3]),
     "start_step": (-1, 2**40 + 1, "late", 1.5, False),
     "seed": (-1, 2**63, "x", 0.5),
     "lanes": (0, 17, "two", 2.5, True, math.inf, math.nan, b"2"),
-    "parcel": (4095, 2**28 + 1, "", "x"),
+    "wave": (4095, 2**28 + 1, "", "x"),
     "timeout": (0, 0.05, -1, 86401, math.inf, math.nan, "soon", True),
     "check_every": (-1, 2**31 + 1, "x"),
     "probe_every": (-1, 2**31 + 1, "x"),
@@ -127,8 +126,8 @@ def values_out_of_range_are_refused_with_what_is_accepted(rank, size):
 @case
 def variables_out_of_range_are_refused_with_what_is_accepted(rank, size):
     accepted = {row[0]: row[2] for row in sluice.torch.environment_table()}
-    texts = {"feedback": ["efx"], "min_size": ["-1", "many", "1.5"], "start_step": ["x"],
-             "seed": ["-1"], "lanes": ["0", "17", "two"], "parcel": ["1"], "timeout": ["inf", "x"],
+    texts = {"min_size": ["-1", "many", "1.5"], "start_step": ["x"],
+             "seed": ["-1"], "lanes": ["0", "17", "two"], "wave": ["1"], "timeout": ["inf", "x"],
              "check_every": ["-1"], "probe_every": ["x"], "backend": ["mpi"]}
     for option, values in texts.items():
         variable = f"SLUICE_{option.upper()}"
@@ -190,7 +189,7 @@ def nccl_has_one_lane(rank, size):
 DIFFERENT = {
     "codec": ("tide:bits=4", "tide:bits=3"), "carrier": ("torch", "stream"),
     "feedback": ("none", "ef"), "exclude": ([], ["wide"]), "min_size": (0, 1),
-    "start_step": (0, 7), "seed": (1, 2), "parcel": (4096, 8192), "timeout": (SOON, SOON + 1),
+    "start_step": (0, 7), "seed": (1, 2), "wave": (4096, 8192), "timeout": (SOON, SOON + 1),
     "check_every": (50, 51), "probe_every": (50, 0), "sparse_codec": ("lossless", "f32"),
 }
 
@@ -257,17 +256,17 @@ def ranks_disagree_where_one_would_be_refused(rank, size):
     return caught.text
 
 
+def tamper(steps, with_what):
+    """Changes what the others get to compare."""
+    digest = steps.digest_of_others
+    steps.digest_of_others = lambda number: digest(number) ^ with_what(steps.step)
+
+
 @case(sizes=(3,))
 def a_rank_whose_result_differs_is_named_on_every_rank(rank, size):
     ddp, handle = kit.attached(kit.net(), "tide", min_size=0, check_every=2, lanes=3,
                                ddp={"bucket_cap_mb": 0.01})
-    state, end_step = handle.state, handle.state._end_step
-
-    def tampered():
-        state._digest ^= int(rank == 1 and state.step == 2)
-        end_step()
-
-    state._end_step = tampered
+    tamper(handle.state.steps, lambda step: int(rank == 1 and step == 2))
     kit.train(ddp, rank, 2)
     with kit.fails(Exception, "ranks disagree", "step 2", "of rank 1 differs") as caught:
         kit.train(ddp, rank, 1, first=2)
@@ -279,13 +278,7 @@ def a_rank_whose_result_differs_is_named_on_every_rank(rank, size):
 @case(sizes=(2,))
 def where_no_majority_is_right_nobody_is_blamed(rank, size):
     ddp, handle = kit.attached(kit.Sheet(WIDE), "tide", min_size=0, check_every=1)
-    state, end_step = handle.state, handle.state._end_step
-
-    def tampered():
-        state._digest ^= rank
-        end_step()
-
-    state._end_step = tampered
+    tamper(handle.state.steps, lambda step: rank)
     with kit.fails(Exception, "ranks disagree", "of ranks 0, 1 differs", "no majority"):
         kit.backward(ddp, kit.gradients(rank, 0, WIDE))
 
@@ -355,20 +348,18 @@ def refuses(handle, state, *parts):
 
 
 @case
-def a_state_of_another_codec_feedback_rank_or_world_is_refused(rank, size):
+def a_state_of_another_feedback_rank_or_world_is_refused(rank, size):
     handle, state = saved(rank)
     other = (rank + 1) % size
-    refuses(handle, {**state, "codec": "tide:bits=3"}, "codec", "'tide:bits=3'", "accepted",
-            "scales=previous")
     refuses(handle, {**state, "feedback": "none"}, "feedback", "'none'", "accepted", "'ef'")
     refuses(handle, {**state, "rank": other}, f"rank {other}", "accepted", f"rank {rank}")
     refuses(handle, {**state, "world": size + 1}, f"{size + 1}", "accepted")
     refuses(handle, [{**state, "world": size + 1, "rank": r} for r in range(size)], "accepted")
     refuses(handle, {**state, "version": 99}, "version 99", "accepted")
     mixed = [{**state, "world": size + 1, "rank": r} for r in range(size + 1)]
-    mixed[-1]["codec"] = "tide:bits=3"
-    refuses(handle, mixed, "codec", "'tide:bits=3'")
-    mixed[-1]["codec"] = state["codec"]
+    mixed[-1]["codecs"] = {**state["codecs"], "0.weight": "tide:bits=3"}
+    refuses(handle, mixed, "codecs", "'tide:bits=3'")
+    mixed[-1]["codecs"] = state["codecs"]
     mixed[-1]["step"] += 1
     refuses(handle, mixed, "step")
 
@@ -392,8 +383,10 @@ def a_damaged_state_is_refused_and_changes_nothing(rank, size):
         refuses(handle, {**state, part: {**state[part], "stranger": state[part][name]}}, "stranger")
         fewer = {key: value for key, value in state[part].items() if key != name}
         refuses(handle, {**state, part: fewer}, name)
-    refuses(handle, {**state, "model": torch.zeros(state["model"].numel() + 1, dtype=torch.uint8)},
-            "model", "accepted")
+    spec = state["codecs"][name]
+    model = torch.zeros(state["models"][spec].numel() + 1, dtype=torch.uint8)
+    refuses(handle, {**state, "models": {**state["models"], spec: model}}, "model", "accepted")
+    refuses(handle, {**state, "codecs": {**state["codecs"], "stranger": spec}}, "stranger")
     for step in (-1, "3", None, 1.5):
         refuses(handle, {**state, "step": step}, "step", repr(step))
 
@@ -412,7 +405,7 @@ def a_state_that_never_ran_saves_and_loads(rank, size):
 @case
 def a_state_that_was_loaded_and_not_yet_used_saves_what_it_loaded(rank, size):
     _, state = saved(rank)
-    pending = SluiceState(codec=state["codec"], feedback="ef", min_size=0)
+    pending = SluiceState(codec="tide:scales=previous", feedback="ef", min_size=0)
     pending.load_state_dict(state)
     check_equal(pending.state_dict(), state)
 

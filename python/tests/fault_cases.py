@@ -12,7 +12,7 @@ import ddp_kit as kit
 import torch
 import torch.distributed as dist
 
-from sluice.torch import SluiceState, _ranks, _stream, hook
+from sluice.torch import SluiceState, _native, _ranks, _stream, hook
 
 VICTIM = 1
 STEP = 2  # DDP has rebuilt its buckets by then
@@ -178,25 +178,35 @@ def stops_between_buckets_of_stream(rank, size):
     return between_buckets(rank, stop, carrier="stream")
 
 
-def fails_on_a_lane(rank, size, carrier="torch"):
-    """In our own code, between collectives, with more parcels of every bucket behind it."""
-    ddp, handle = make(timeout=LONG, parcel=4096, carrier=carrier)
-    lane = handle.state._lanes[1]
-    run = lane.run
+def fails(rank, carrier, place):
+    """In our own code, with more waves of every bucket behind it."""
+    ddp, handle = make(timeout=LONG, wave=4096, carrier=carrier)
+    owner, name = place(handle.state)
+    act = getattr(owner, name)
 
-    def watched(order, jobs, bucket):
+    def watched(*arguments):
         if rank == VICTIM and handle.state.step == STEP:
             raise OSError("the disk is full")
-        return run(order, jobs, bucket)
+        return act(*arguments)
 
-    lane.run = watched
+    setattr(owner, name, watched)
     if rank == VICTIM:
         kit.train(ddp, rank, STEP + 1)
     return survive(ddp, rank)
 
 
+def fails_on_a_lane(rank, size, carrier="torch"):
+    """When a bucket is done."""
+    return fails(rank, carrier, lambda state: (state.steps, "take"))
+
+
 def fails_on_a_lane_of_stream(rank, size):
     return fails_on_a_lane(rank, size, "stream")
+
+
+def fails_in_a_callback(rank, size):
+    """Which nothing may be raised through: the library has called it."""
+    return fails(rank, "torch", lambda state: (state.lanes[1].collectives, "start"))
 
 
 def raises_between_steps(rank, size, carrier="torch"):
@@ -213,15 +223,12 @@ def raises_between_steps_of_stream(rank, size):
 
 def killed_before_results_are_compared(rank, size):
     ddp, handle = make(check_every=STEP, timeout=LONG)
-    lane = handle.state._lanes[0]
-    compare = lane.compare
-
-    def watched(*arguments):
-        if rank == VICTIM and handle.state.step == STEP:
-            die()
-        return compare(*arguments)
-
-    lane.compare = watched
+    for lane in handle.state.lanes:
+        def watched(*arguments, compare=lane.collectives.compare):
+            if rank == VICTIM and handle.state.step == STEP:
+                die()
+            return compare(*arguments)
+        lane.collectives.compare = watched
     return survive(ddp, rank)
 
 
@@ -229,15 +236,15 @@ def killed_in_a_ring(rank, size):
     """An all-gather of Gloo is a ring: of four ranks, one is no neighbour of the victim, and waits
     for one that is. It is not missing, however long its time-out."""
     ddp, handle = make(lanes=1, timeout=LONG)
-    lane, = handle.state._lanes
-    collective = lane._collective
+    lane, = handle.state.lanes
+    start = lane.collectives.start
 
-    def watched(name, where, run):
-        if rank == VICTIM and handle.state.step == STEP and name == "all-gather":
+    def watched(what):
+        if rank == VICTIM and handle.state.step == STEP and what.kind == _native.ALL_GATHER:
             die()
-        collective(name, where, run)
+        start(what)
 
-    lane._collective = watched
+    lane.collectives.start = watched
     return survive(ddp, rank)
 
 
@@ -246,12 +253,12 @@ def killed_while_rows_are_told(rank, size):
     torch.manual_seed(0)
     ddp, handle = kit.attached(torch.nn.Embedding(50, 8, sparse=True),
                                **{**OPTIONS, "timeout": LONG})
-    for lane in handle.state._lanes:
-        def watched(part, where, share=lane.share):
+    for lane in handle.state.lanes:
+        def watched(part, share=lane.collectives.share):
             if rank == VICTIM and handle.state.step == STEP:
                 die()
-            return share(part, where)
-        lane.share = watched
+            return share(part)
+        lane.collectives.share = watched
     try:
         for _ in range(STEP + 1):
             ddp(torch.arange(rank, 9)).sum().backward()

@@ -14,6 +14,7 @@ CAP = {"bucket_cap_mb": 0.02}
 SETUPS = {
     "ef": {"codec": "tide:bits=3", "feedback": "ef", "min_size": 0},
     "previous": {"codec": "tide:scales=previous", "feedback": "ef", "min_size": 0},
+    "dgc": {"codec": "tide:bits=3", "feedback": "dgc:momentum=0.5", "min_size": 0},
     "forgetful": {"codec": "tide:scales=previous", "feedback": "none", "min_size": 0},
 }
 
@@ -22,9 +23,9 @@ def folder():
     return pathlib.Path(os.environ["RESUME_FOLDER"])
 
 
-def make(setup):
+def make(setup, **options):
     """DDP model with Adam, whose state must survive too; and a list of the buckets of each step."""
-    ddp, handle = kit.attached(kit.net(), ddp=CAP, **SETUPS[setup])
+    ddp, handle = kit.attached(kit.net(), ddp=CAP, **SETUPS[setup], **options)
     seen, submit = [], handle.state.submit
 
     def watched(bucket):
@@ -111,31 +112,49 @@ def half_without_sluice_state(rank, size):
 
 
 def save_for_another_world(rank, size):
-    ddp, handle, optimizer, _ = make("ef")
-    kit.train(ddp, rank, 5, optimizer)
-    save(ddp, handle, optimizer, f"of-{size}", rank)
-    return ends(ddp, optimizer)
+    ends_of = {}
+    for setup in ("ef", "dgc"):
+        ddp, handle, optimizer, _ = make(setup)
+        kit.train(ddp, rank, 5, optimizer)
+        save(ddp, handle, optimizer, f"{setup}-of-{size}", rank)
+        ends_of[setup] = ends(ddp, optimizer)
+    return ends_of
+
+
+def memories(state):
+    """All that feedback keeps, by name of the memory and of the parameter."""
+    return {"residual": state["residuals"], **state["memories"]}
 
 
 def _load_world(rank, size, old):
-    ddp, handle, optimizer, _ = make("ef")
-    everybody = [load(f"of-{old}", r) for r in range(old)]
-    ddp.module.load_state_dict(everybody[0]["model"])
-    optimizer.load_state_dict(everybody[0]["optimizer"])
-    handle.load_state_dict([one["sluice"] for one in everybody])
-    before = [one["sluice"]["residuals"] for one in everybody]
-    for name, mine in handle.state_dict()["residuals"].items():
-        total = mine.double()
+    ends_of = {}
+    for setup, count in (("ef", 1), ("dgc", 2)):
+        ddp, handle, optimizer, _ = make(setup)
+        everybody = [load(f"{setup}-of-{old}", r) for r in range(old)]
+        ddp.module.load_state_dict(everybody[0]["model"])
+        optimizer.load_state_dict(everybody[0]["optimizer"])
+        handle.load_state_dict([one["sluice"] for one in everybody])
+        before = [memories(one["sluice"]) for one in everybody]
+        assert len(before[0]) == count, before[0].keys()
+        for which, mine in memories(handle.state_dict()).items():
+            check_sum([one[which] for one in before], mine, old)
+        assert all(value.any() for one in before for value in one["residual"].values())
+        assert handle.state.step == 5, handle.state.step
+        kit.train(ddp, rank, 5, optimizer, first=5)
+        assert handle.stats()["steps"] == 5 and handle.state.step == 10
+        ends_of[setup] = ends(ddp, optimizer)
+    return ends_of
+
+
+def check_sum(before, mine, old):
+    """Over all ranks it is what it was."""
+    for name, value in mine.items():
+        total = value.double()
         torch.distributed.all_reduce(total)
         wanted = sum(one[name].double() for one in before)
         # A rank adds at most old others in float32: a rounding each, of at most the sum of sizes.
         bound = old * 2.0**-24 * sum(one[name].double().abs() for one in before)
-        assert wanted.abs().max() > 0, name
         assert ((total - wanted).abs() <= bound).all(), name
-    assert handle.state.step == 5, handle.state.step
-    kit.train(ddp, rank, 5, optimizer, first=5)
-    assert handle.stats()["steps"] == 5 and handle.state.step == 10
-    return ends(ddp, optimizer)
 
 
 def from_4_to_2(rank, size):
@@ -143,7 +162,22 @@ def from_4_to_2(rank, size):
 
 
 def from_2_to_3(rank, size):
+    _load_where_less_is_compressed(rank, 2)
     return _load_world(rank, size, 2)
+
+
+def _load_where_less_is_compressed(rank, old):
+    """What is exact now pays what it owes. All ranks make the same of it, also the one that takes
+    nobody's residuals over."""
+    ddp, handle, optimizer, _ = make("ef", exclude=["0.weight"])
+    everybody = [load(f"ef-of-{old}", r)["sluice"] for r in range(old)]
+    handle.load_state_dict(everybody)
+    owed = handle.state_dict()["residuals"]["0.weight"]
+    assert owed.any() == (rank < old), rank
+    check_sum([one["residuals"] for one in everybody], {"0.weight": owed}, old)
+    kit.train(ddp, rank, 2, optimizer, first=5)
+    assert not handle.state_dict()["residuals"]["0.weight"].any()
+    handle.detach()
 
 
 # --- an earlier Sluice ---
@@ -158,11 +192,11 @@ def from_the_first_edition(rank, size):
     handle.load_state_dict({**saved, "rank": rank})
     assert handle.state.step == 3, handle.state.step
     now = handle.state_dict()
-    assert now["codec"] == "tide:bits=2,down=narrow", now["codec"]
+    assert now["codecs"] == {"weight": "tide:bits=2,down=narrow"}, now["codecs"]
     assert saved["codec"] == "tide:bits=2", saved["codec"]
     assert saved["residuals"].keys() == now["residuals"].keys() == {"weight"}
     assert torch.equal(now["residuals"]["weight"], saved["residuals"]["weight"])
-    assert torch.equal(now["model"], saved["model"])
+    assert torch.equal(now["models"][now["codecs"]["weight"]], saved["model"])
     ddp(torch.ones(4, 32) * (rank + 1)).sum().backward()
     assert handle.state.step == 4, handle.state.step
     return kit.bits({"grad": ddp.module.weight.grad})

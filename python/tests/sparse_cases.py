@@ -1,4 +1,4 @@
-"""Cases on sparse gradients: rows of all ranks, exactly, through parcels of their own."""
+"""Cases on sparse gradients: rows of all ranks, exactly, in turns of their own."""
 
 import contextlib
 import fractions
@@ -194,11 +194,11 @@ def rows_of_any_shape_and_several_sparse_dimensions(rank, size):
 
 
 @case(sizes=(2,))
-def the_layout_of_lanes_and_parcels_changes_nothing(rank, size):
-    """Of 2 to 20 parcels, of which every step needs another number."""
+def the_layout_of_lanes_and_waves_changes_nothing(rank, size):
+    """Of 2 to 20 waves, of which every step needs another number."""
     ends = set()
-    layouts = ({"lanes": 1}, {"lanes": 3, "parcel": 4096}, {"lanes": 1, "parcel": 4096},
-               {"lanes": 2, "parcel": 4096, "carrier": "stream"})
+    layouts = ({"lanes": 1}, {"lanes": 3, "wave": 4096}, {"lanes": 1, "wave": 4096},
+               {"lanes": 2, "wave": 4096, "carrier": "stream"})
     for layout in layouts:
         ddp, handle = kit.attached(Table((1000, 80), beside={"wide": (90, 50)}), "tide:bits=3",
                                    feedback="ef", check_every=1, **layout)
@@ -462,14 +462,21 @@ def ranks_of_which_one_has_no_sparse_gradients_all_say_so(rank, size):
 def a_rank_with_other_rows_is_named_on_every_rank(rank, size):
     """As many as the others, so that nothing but the comparison of results can tell."""
     ddp, handle = kit.attached(Table((40, 5)), "tide", check_every=1, timeout=10.0)
-    lane_done = handle.state._lane_done
+    make = handle.state._make_work
 
-    def tampered(work):
-        if rank == 1:
-            work.rows[-1] = 39 if work.rows[-1] != 39 else 38
-        lane_done(work)
+    def made(*arguments):
+        work = make(*arguments)
+        repack = work.repack
 
-    handle.state._lane_done = tampered
+        def tampered(memory):
+            if rank == 1:
+                work.rows[-1] = 39 if work.rows[-1] != 39 else 38
+            return repack(memory)
+
+        work.repack = tampered
+        return work
+
+    handle.state._make_work = made
     with kit.fails(Exception, "ranks disagree", "step 0", "of rank 1 differs") as caught:
         backward(ddp, *draw(rank, 0, 40, 2))
     return "of rank 1 differs" in caught.text
@@ -479,13 +486,10 @@ def a_rank_with_other_rows_is_named_on_every_rank(rank, size):
 def rows_that_another_rank_made_up_are_refused(rank, size):
     """Sizes and numbers that cannot be name who sent them, and nobody hangs."""
     ddp, handle = kit.attached(Table((40, 5)), "tide")
-    lane = handle.state._lanes[0]
-    share = lane.share
-
-    def tampered(part, where):
-        return share(torch.full((4,), 255, dtype=torch.uint8) if rank == 1 else part, where)
-
-    lane.share = tampered
+    for lane in handle.state.lanes:
+        def tampered(part, share=lane.collectives.share):
+            return share(torch.full((4,), 255, dtype=torch.uint8) if rank == 1 else part)
+        lane.collectives.share = tampered
     with kit.fails(Exception, "from rank 1 came", "accepted") as caught:
         backward(ddp, *draw(rank, 0, 40, 2))
-    assert isinstance(handle.state._error, SluiceError), caught.text
+    assert isinstance(handle.state.steps.error, SluiceError), caught.text

@@ -37,6 +37,7 @@ PLAN = {
     "raises_between_steps_of_stream": (3, VICTIM, FAILED),
     "fails_on_a_lane": (3, VICTIM, FAILED),
     "fails_on_a_lane_of_stream": (3, VICTIM, FAILED),
+    "fails_in_a_callback": (3, VICTIM, FAILED),
     "stops_between_buckets": (3, VICTIM, STOPPED),
     "stops_between_buckets_of_stream": (3, VICTIM, STOPPED),
     "never_attaches": (3, VICTIM, STOPPED),
@@ -131,7 +132,7 @@ class Faults(unittest.TestCase):
                 self.check_missing(name, r"bucket \d", f"left after {STEP} steps")
 
     def test_a_rank_that_fails_on_a_lane_is_quoted_with_its_first_word(self):
-        for name in ("fails_on_a_lane", "fails_on_a_lane_of_stream"):
+        for name in ("fails_on_a_lane", "fails_on_a_lane_of_stream", "fails_in_a_callback"):
             for rank, text in self.survivors(name):
                 self.assertRegex(text, f"rank {VICTIM} failed at .*OSError: the disk is full",
                                  f"{name}, rank {rank}")

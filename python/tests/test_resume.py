@@ -42,6 +42,9 @@ class Resume(unittest.TestCase):
     def test_with_feedback_the_bits_are_those_of_a_job_that_was_not_stopped(self):
         self.check_resumed("ef")
 
+    def test_with_momentum_in_the_feedback_too(self):
+        self.check_resumed("dgc")
+
     def test_with_scales_of_the_step_before_too(self):
         self.check_resumed("previous")
 

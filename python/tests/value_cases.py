@@ -50,7 +50,7 @@ def gradients_in_channels_last_keep_their_layout(rank, size):
 def codecs_without_randomness_give_what_reduce_gives(rank, size):
     shapes = {name: shape for name, shape in SHAPES.items() if len(shape) > 1}
     for spec in ("fixed", "fixed:block=64", "bf16", "fp16", "f32"):
-        ddp, _ = kit.attached(kit.Sheet(shapes), spec, min_size=0, parcel=4096, seed=11)
+        ddp, _ = kit.attached(kit.Sheet(shapes), spec, min_size=0, wave=4096, seed=11)
         for step in range(2):
             got = kit.backward(ddp, kit.gradients(rank, step, shapes))
             for name, shape in shapes.items():
@@ -319,7 +319,8 @@ def steps_before_start_step_travel_exactly(rank, size):
 
 # --- figures, detaching, the plain pair, the environment ---
 
-STATS = {"codec", "steps", "buckets", "gradient_bytes", "skipped_steps", "checks", "exact_buckets",
+STATS = {"codec", "codecs", "steps", "buckets", "gradient_bytes", "skipped_steps", "checks",
+         "exact_buckets",
          "sparse_buckets", "sparse_rows", "bytes_sent", "bytes_received", "collectives",
          "retransmits", "ratio", "seconds", "vnmse", "silent_blocks", "probes", "layers",
          "interval"}
@@ -334,7 +335,7 @@ def stats_count_bytes_and_measure_the_error_of_every_layer(rank, size):
     shapes = {"large": (300, 250), "tiny": (64, 64), "silent": (65, 70), "huge": (33, 129)}
     given = [{name: kit.gradient(r, 0, shape) * scales[name] for name, shape in shapes.items()}
              for r in range(size)]
-    ddp, handle = kit.attached(kit.Sheet(shapes), "fp16", min_size=0, probe_every=1, parcel=4096,
+    ddp, handle = kit.attached(kit.Sheet(shapes), "fp16", min_size=0, probe_every=1, wave=4096,
                                ddp={"bucket_cap_mb": 0.01})
     for _ in range(TURNS):
         got = kit.backward(ddp, given[rank])
@@ -453,43 +454,34 @@ def the_plain_pair_gives_the_bits_that_attach_gives(rank, size):
 
 @case
 def the_plain_pair_adds_tensors_only_between_steps(rank, size):
-    """sluice_memory_add while parcels run would move what they work on."""
+    """sluice_memory_add while buckets travel would move what they work on."""
     shapes = {f"part_{k}": (64, 64) for k in range(12)}
     # A bucket each, from the first step on.
     pair = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=True)
     state = SluiceState(codec="tide", min_size=0, lanes=2, timeout=kit.TIMEOUT)
     kit.launch.later(state.close)
     pair.register_comm_hook(state, hook)
-    add, run = sluice.torch._native.Memory.add, sluice.torch._lanes.Lane.run
-    running, seen = set(), []
+    add, seen = sluice.torch._native.Memory.add, []
 
-    def watched_add(memory, tensors):
-        seen.append(len(running))
-        add(memory, tensors)
+    def watched_add(memory, *arguments):
+        seen.append(state.steps.is_busy())
+        add(memory, *arguments)
 
-    def watched_run(lane, *arguments):
-        running.add(lane)
-        try:
-            return run(lane, *arguments)
-        finally:
-            running.discard(lane)
-
-    with mock.patch.object(sluice.torch._native.Memory, "add", watched_add), \
-            mock.patch.object(sluice.torch._lanes.Lane, "run", watched_run):
+    with mock.patch.object(sluice.torch._native.Memory, "add", watched_add):
         kit.backward(pair, kit.gradients(rank, 0, shapes))
-    assert seen and not any(seen), f"lanes at work whenever tensors came: {seen}"
+    assert len(seen) == 12 and not any(seen), f"buckets on their way when tensors came: {seen}"
 
 
 @case
 def the_environment_is_honoured_and_arguments_beat_it(rank, size):
     said = {"SLUICE_CODEC": "f32", "SLUICE_FEEDBACK": "none", "SLUICE_EXCLUDE": "wide, l*",
             "SLUICE_MIN_SIZE": "17", "SLUICE_START_STEP": "2", "SLUICE_SEED": "99",
-            "SLUICE_LANES": "3", "SLUICE_PARCEL": "5000", "SLUICE_TIMEOUT": "33.5",
+            "SLUICE_LANES": "3", "SLUICE_WAVE": "5000", "SLUICE_TIMEOUT": "33.5",
             "SLUICE_CHECK_EVERY": "4", "SLUICE_PROBE_EVERY": "0", "SLUICE_BACKEND": "gloo",
             "SLUICE_SPARSE_CODEC": "f32", "SLUICE_CARRIER": "stream",
             "SLUICE_AGGREGATORS": kit.aggregators_of_rank_0(rank)}
     wanted = {"codec": "f32", "feedback": "none", "exclude": ("wide", "l*"), "min_size": 17,
-              "start_step": 2, "seed": 99, "lanes": 3, "parcel": 5000, "timeout": 33.5,
+              "start_step": 2, "seed": 99, "lanes": 3, "wave": 5000, "timeout": 33.5,
               "check_every": 4, "probe_every": 0, "backend": "gloo", "carrier": "stream",
               "sparse_codec": "f32",
               "aggregators": tuple(said["SLUICE_AGGREGATORS"].split(","))}
@@ -504,7 +496,7 @@ def the_environment_is_honoured_and_arguments_beat_it(rank, size):
         assert len(kit.lane_threads()) == 3
         steps_are_exact(ddp, rank, size, SHAPES, range(4))
         given = {"codec": "tide", "feedback": "ef", "exclude": [], "min_size": 0, "start_step": 0,
-                 "seed": 1, "lanes": 1, "parcel": 4096, "timeout": 20.0, "check_every": 1,
+                 "seed": 1, "lanes": 1, "wave": 4096, "timeout": 20.0, "check_every": 1,
                  "probe_every": 1}
         other = kit.wrap(kit.Sheet(SHAPES))
         got = vars(kit.attach(other, **given).state.settings)

@@ -47,7 +47,7 @@ def stop_and_go(pid, handle):
 
     def go():
         try:
-            wait_until(lambda: any("step 2" in lane.position for lane in handle.state._lanes))
+            wait_until(lambda: any("step 2" in lane.position for lane in handle.state.lanes))
         finally:
             os.kill(pid, signal.SIGCONT)
 

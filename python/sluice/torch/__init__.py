@@ -10,7 +10,7 @@ pass, with the same bits on every rank.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -40,6 +40,15 @@ class Handle:
     def stats(self) -> dict[str, Any]:
         """Bytes, seconds by phase, and the error as measured, of this rank since attach()."""
         return self.state.stats()
+
+    def choose(self, pattern: str, codec: str) -> None:
+        """Another codec for the compressed parameters that match, from the coming step on.
+
+        Every rank calls it with the same, between the same steps. What error feedback still owes
+        stays; with ``"f32"`` it is sent with the next step. Raises ValueError if nothing matches or
+        the codec refuses, SluiceError if ranks disagree; nothing has changed then.
+        """
+        self.state.choose(pattern, codec)
 
     def detach(self) -> None:
         """Gradients travel uncompressed from here on; every rank calls it after the same step.
@@ -73,9 +82,9 @@ def _has_trained(model: DistributedDataParallel) -> bool:
     return counted > 0 or any(p.grad is not None for p in model.parameters() if p.requires_grad)
 
 
-def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | None = None,
-           exclude: Sequence[str] | None = None, min_size: int | None = None,
-           start_step: int | None = None, **options: Any) -> Handle:
+def attach(model: torch.nn.Module, codec: str | Mapping[str, str] | None = None, *,
+           feedback: str | None = None, exclude: Sequence[str] | None = None,
+           min_size: int | None = None, start_step: int | None = None, **options: Any) -> Handle:
     """Compresses the gradients of a DDP model.
 
     Call it on every rank, after wrapping and before the first backward pass, or after detach().
@@ -88,9 +97,12 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
     model
         A DistributedDataParallel model, compiled or not.
     codec
-        A codec SPEC such as ``"tide:bits=4"``.
+        A codec SPEC such as ``"tide:bits=4"``; or SPECs by shell patterns on names, of which the
+        first match wins: ``{"embed.*": "lossless", "*": "tide:bits=4"}``. They are for parameters
+        that are compressed at all.
     feedback
-        ``"none"`` or ``"ef"``: what compression loses is sent with the next step.
+        A SPEC: ``"none"``; ``"ef"``: what compression loses is sent with the next step; ``"dgc"``:
+        so is a momentum of it, ``"dgc:momentum=0.9"``.
     exclude
         Names or shell patterns of parameters that travel exactly.
     min_size
@@ -98,7 +110,7 @@ def attach(model: torch.nn.Module, codec: str | None = None, *, feedback: str | 
     start_step
         Steps before this one travel exactly.
     options
-        ``sparse_codec`` (``"lossless"`` or ``"f32"``), ``seed``, ``lanes``, ``parcel``,
+        ``sparse_codec`` (``"lossless"`` or ``"f32"``), ``seed``, ``lanes``, ``wave``,
         ``timeout``, ``check_every``, ``probe_every``, ``backend``, ``carrier`` (``"auto"``,
         ``"torch"`` or ``"stream"``), ``aggregators``.
 

@@ -7,16 +7,13 @@ paid with the first step.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
 
 from sluice.torch import _native
-from sluice.torch._work import Tensor, Work
-
-if TYPE_CHECKING:
-    from sluice.torch._state import State
+from sluice.torch._work import BucketWork, DenseWork
 
 
 def is_alone(group: Any) -> bool:
@@ -31,8 +28,7 @@ class Alone:
     gathers_flat = False
 
     def __init__(self) -> None:
-        self._paid: set[int] = set()  # tensors whose residuals are known to be zero
-        self._before: list[tuple[Tensor, Tensor]] = []  # residuals of this step, and their copies
+        self._paid: set[int] = set()  # tensors whose memories are known to be zero
         self._infinite = False
 
     def agree(self, facts: dict[str, Any]) -> None:
@@ -44,8 +40,11 @@ class Alone:
     def at_step(self, step: int) -> None:
         """Nobody asks."""
 
-    def check(self, position: str) -> None:
+    def check(self, position: Callable[[], str]) -> None:
         """Nobody can have gone."""
+
+    def agree_between_steps(self, what: str, facts: dict[str, Any]) -> None:
+        """With oneself."""
 
     def say_goodbye(self) -> None:
         """To nobody."""
@@ -53,44 +52,42 @@ class Alone:
     def close(self) -> None:
         """There is nothing to give back."""
 
-    def residuals_changed(self) -> None:
+    def memories_changed(self) -> None:
         """They were loaded."""
         self._paid.clear()
 
-    def average(self, state: "State", bucket: dist.GradBucket,
-                last: bool) -> torch.futures.Future:
-        """The bucket as it is, with the residuals of its tensors."""
-        work = Work(bucket, state.step)
-        if state.settings.feedback != "none" and not work.buffer.is_sparse:
-            self._pay(state, work, bucket.parameters())
-        state.count_bucket()
-        if last:
-            state.count_step(skipped=self._end_step())
-        work.future.set_result(work.result)
-        return work.future
+    def average(self, work: BucketWork, memory: _native.Memory) -> None:
+        """The bucket as it is, with what is still owed to its tensors."""
+        if isinstance(work, DenseWork):
+            owed = [one for one in work.plan.slices if self._is_owed(memory, one[0])]
+            if owed:
+                self._pay(work, owed, memory)
 
-    def _pay(self, state: "State", work: Work, parameters: list[Tensor]) -> None:
-        for index, at, count in state.tensors.cut(work.buffer, parameters, work.where):
-            if index == _native.EXACT or index in self._paid:
-                continue
-            address, _ = state.memory.residual(index)
-            residual = torch.frombuffer((ctypes.c_float * count).from_address(address),
-                                        dtype=torch.float32)
-            if not residual.any():
-                self._paid.add(index)
-                continue
-            self._before.append((residual, residual.clone()))
-            part = work.buffer[at:at + count]
-            total = part + residual.to(part.device)
-            part.copy_(total)
-            residual.copy_(total - part)  # what half precision cannot hold: none of float32
-            self._infinite |= not torch.isfinite(part).all()
+    def _is_owed(self, memory: _native.Memory, tensor: int) -> bool:
+        if tensor in self._paid:
+            return False
+        for address, count in memory.kept(tensor).values():
+            values = torch.frombuffer((ctypes.c_float * count).from_address(address),
+                                      dtype=torch.float32)
+            if values.any():
+                return True
+        self._paid.add(tensor)
+        return False
 
-    def _end_step(self) -> bool:
+    def _pay(self, work: DenseWork, owed: list[tuple[int, int, int]],
+             memory: _native.Memory) -> None:
+        work.unpack()
+        base = work.floats.data_ptr()
+        for tensor, at, count in owed:
+            memory.pay(tensor, base + 4 * at, count)
+            self._infinite |= not torch.isfinite(work.floats[at:at + count]).all()
+        self._infinite |= work.repack(memory)
+
+    def end_step(self, memory: _native.Memory) -> bool:
         """Whether it had Inf or NaN, which scalers throw away: then it has paid nothing."""
         infinite, self._infinite = self._infinite, False
-        before, self._before = self._before, []
         if infinite:
-            for residual, copy in before:
-                residual.copy_(copy)
+            memory.undo_step()
+        else:
+            memory.end_step()
         return infinite

@@ -11,9 +11,8 @@ import weakref
 from typing import Any, Callable
 
 from sluice.torch._alone import Alone
-from sluice.torch._lanes import Lane
+from sluice.torch._parts import Parts
 from sluice.torch._ranks import Ranks
-from sluice.torch._stream import Stream
 
 CLOSER = "sluice-close"  # the name of a thread
 
@@ -30,13 +29,10 @@ def weak(method: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-def close_lanes(lanes: list[Lane], stream: Stream | None, ranks: Ranks | Alone, pid: int) -> None:
+def close_lanes(parts: Parts, ranks: Ranks | Alone, pid: int) -> None:
     if os.getpid() == pid:
         ranks.say_goodbye()  # first: a rank that waits for this one should not do so in vain
-        for lane in lanes:
-            lane.close()
-        if stream is not None:
-            stream.close()
+        parts.close()
 
 
 def close_groups(end_lanes: Callable[[], Any], ranks: Ranks | Alone, pid: int) -> None:

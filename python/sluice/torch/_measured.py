@@ -6,7 +6,7 @@ What a probe finds is an estimate for the whole layer already, so that it is jus
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Mapping
 
 from sluice.torch import _native
 
@@ -42,11 +42,11 @@ class _Span:
         self._all.add(probe)
         self._layers.setdefault(probe.tensor, _Sums()).add(probe)
 
-    def figures(self, names: Sequence[str]) -> dict[str, Any]:
+    def figures(self, names: Mapping[str, int]) -> dict[str, Any]:
         none = _Sums()
         return {**self._all.figures(),
                 "layers": {name: self._layers.get(index, none).figures()
-                           for index, name in enumerate(names)}}
+                           for name, index in names.items()}}
 
 
 class Measured:
@@ -61,7 +61,7 @@ class Measured:
                 self._ever.add(probe)
                 self._interval.add(probe)
 
-    def figures(self, names: Sequence[str]) -> dict[str, Any]:
+    def figures(self, names: Mapping[str, int]) -> dict[str, Any]:
         """Since the beginning, and under "interval" since this was called before."""
         interval, self._interval = self._interval, _Span()
         return {**self._ever.figures(names), "interval": interval.figures(names)}

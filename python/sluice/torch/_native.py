@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Callable, Iterator, NamedTuple, Sequence
+import itertools
+import threading
+from typing import Any, Sequence
 
 from sluice import _library
 from sluice.torch._errors import SluiceError
 
-EXACT, SPARSE = 0xFFFFFFFF, 0xFFFFFFFE
-DONE, SHARDS, MAXIMUM, SUM, WHOLE = range(5)
+SEND, RECEIVED, ANSWER, GATHERED = range(4)  # buffers of a port over collectives
+ALL_TO_ALL, ALL_GATHER, MAXIMUM, SUM = range(1, 5)  # collectives
+CLOSED, BUCKET, TURN = range(3)  # events of a queue
 
 
 class Sized(c.Structure):
     """A struct that may grow: its first field is its size, which is set here."""
 
-    def __init__(self, **fields: int) -> None:
+    def __init__(self, **fields: Any) -> None:
         super().__init__(size=c.sizeof(self), **fields)
 
 
@@ -23,7 +26,7 @@ class Options(Sized):
     _fields_ = [("size", c.c_size_t), ("rank", c.c_uint32), ("workers", c.c_uint32),
                 ("seed", c.c_uint64), ("feedback", c.c_char_p), ("chunk", c.c_uint32),
                 ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32),
-                ("sparse", c.c_char_p)]
+                ("reserved", c.c_uint32)]
 
 
 class TensorInfo(c.Structure):
@@ -36,16 +39,8 @@ class Job(c.Structure):
 
 
 class Order(Sized):
-    _fields_ = [("size", c.c_size_t), ("step", c.c_uint64), ("sequence", c.c_uint64),
-                ("part", c.c_uint32), ("parts", c.c_uint32), ("digest", c.c_uint32),
-                ("probe", c.c_uint32)]
-
-
-class Step(Sized):
-    _fields_ = [("size", c.c_size_t), ("collective", c.c_uint32), ("receives_vary", c.c_uint32),
-                ("answers_vary", c.c_uint32), ("send_sizes", c.POINTER(c.c_uint64)),
-                ("receive_sizes", c.POINTER(c.c_uint64)), ("answer_sizes", c.POINTER(c.c_uint64)),
-                ("lane_count", c.c_uint64)]
+    _fields_ = [("size", c.c_size_t), ("step", c.c_uint64), ("number", c.c_uint64),
+                ("digest", c.c_uint32), ("probe", c.c_uint32)]
 
 
 class Probe(c.Structure):
@@ -63,53 +58,92 @@ class Report(Sized):
 
 class Traffic(Sized):
     _fields_ = [("size", c.c_size_t), ("sent_bytes", c.c_uint64), ("received_bytes", c.c_uint64),
-                ("retransmits", c.c_uint64)]
+                ("retransmits", c.c_uint64), ("collectives", c.c_uint64),
+                ("encode_seconds", c.c_double), ("decode_seconds", c.c_double),
+                ("combine_seconds", c.c_double), ("network_seconds", c.c_double)]
 
 
+class Collective(Sized):
+    _fields_ = [("size", c.c_size_t), ("kind", c.c_uint32), ("source", c.c_uint32),
+                ("target", c.c_uint32), ("send_sizes", c.POINTER(c.c_uint64)),
+                ("receive_sizes", c.POINTER(c.c_uint64)), ("count", c.c_uint64),
+                ("step", c.c_uint64), ("number", c.c_uint64)]
+
+
+RESERVE = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_uint32, c.c_uint64)
+START = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Collective))
+TEST = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(c.c_uint32))
+WAIT = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_double)
+
+
+class Callbacks(Sized):
+    """sluice_collectives."""
+
+    _fields_ = [("size", c.c_size_t), ("context", c.c_void_p), ("reserve", RESERVE),
+                ("start", START), ("test", TEST), ("wait", WAIT)]
+
+
+class Event(Sized):
+    _fields_ = [("size", c.c_size_t), ("kind", c.c_uint32), ("number", c.c_uint64),
+                ("digest", c.c_uint64), ("infinite", c.c_uint64), ("_probes", c.POINTER(Probe)),
+                ("_probe_count", c.c_size_t)]
+
+    @property
+    def probes(self) -> list[Probe]:
+        """Valid until the port serves again."""
+        return self._probes[:self._probe_count] if self._probe_count else []
+
+
+_HANDLE, _OUT = c.c_void_p, c.POINTER(c.c_void_p)
 _SIGNATURES = {
-    "sluice_codec_make": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
-    "sluice_codec_free": (None, [c.c_void_p]),
-    "sluice_codec_spec": (c.c_char_p, [c.c_void_p]),
-    "sluice_memory_make": (c.c_int, [c.c_void_p, c.POINTER(Options), c.POINTER(c.c_void_p)]),
-    "sluice_memory_free": (None, [c.c_void_p]),
-    "sluice_memory_add": (c.c_int, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t]),
-    "sluice_memory_spec": (c.c_char_p, [c.c_void_p]),
-    "sluice_memory_resumes": (c.c_int, [c.c_void_p, c.c_char_p]),
-    "sluice_memory_residual": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
-                                         c.POINTER(c.c_uint64)]),
-    "sluice_memory_state": (c.c_int, [c.c_void_p, c.c_uint32, c.POINTER(c.c_void_p),
-                                      c.POINTER(c.c_size_t)]),
-    "sluice_memory_model": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
-    "sluice_memory_end_step": (c.c_int, [c.c_void_p]),
-    "sluice_memory_undo_step": (c.c_int, [c.c_void_p]),
-    "sluice_parcel_make": (c.c_int, [c.c_void_p, c.POINTER(c.c_void_p)]),
-    "sluice_parcel_free": (None, [c.c_void_p]),
-    "sluice_parcel_begin": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
-    "sluice_parcel_next": (c.c_int, [c.c_void_p, c.POINTER(Step)]),
-    "sluice_parcel_pack": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
-    "sluice_parcel_combine": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_uint64),
-                                        c.POINTER(c.c_void_p), c.POINTER(c.c_uint64)]),
-    "sluice_parcel_spread": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64,
-                                       c.POINTER(c.c_uint64)]),
-    "sluice_parcel_pack_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
-    "sluice_parcel_spread_lanes": (c.c_int, [c.c_void_p, c.c_void_p, c.c_uint64]),
-    "sluice_parcel_abandon": (c.c_int, [c.c_void_p]),
-    "sluice_parcel_report": (c.c_int, [c.c_void_p, c.POINTER(Report)]),
-    "sluice_parcel_probes": (c.c_size_t, [c.c_void_p, c.POINTER(Probe), c.c_size_t]),
-    "sluice_aggregator_start": (c.c_int, [c.c_char_p, c.POINTER(c.c_void_p)]),
-    "sluice_aggregator_addresses": (c.c_char_p, [c.c_void_p]),
-    "sluice_aggregator_free": (None, [c.c_void_p, c.c_double]),
-    "sluice_port_open": (c.c_int, [c.c_void_p, c.c_char_p, c.c_uint64, c.c_uint32, c.c_double,
-                                   c.c_int, c.POINTER(c.c_void_p)]),
-    "sluice_port_free": (None, [c.c_void_p]),
-    "sluice_port_run": (c.c_int, [c.c_void_p, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
-    "sluice_port_report": (c.c_int, [c.c_void_p, c.POINTER(Report)]),
-    "sluice_port_probes": (c.c_size_t, [c.c_void_p, c.POINTER(Probe), c.c_size_t]),
-    "sluice_port_traffic": (c.c_int, [c.c_void_p, c.POINTER(Traffic)]),
-    "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
-    "sluice_memory_shorten": (c.c_int, [c.c_void_p, c.c_uint32, c.c_char_p, c.c_void_p,
+    "sluice_codec_make": (c.c_int, [c.c_char_p, _OUT]),
+    "sluice_codec_free": (None, [_HANDLE]),
+    "sluice_codec_spec": (c.c_char_p, [_HANDLE]),
+    "sluice_memory_make": (c.c_int, [c.POINTER(Options), _OUT]),
+    "sluice_memory_free": (None, [_HANDLE]),
+    "sluice_memory_add": (c.c_int, [_HANDLE, _HANDLE, c.POINTER(TensorInfo), c.c_size_t]),
+    "sluice_memory_add_rows": (c.c_int, [_HANDLE, _HANDLE, c.POINTER(TensorInfo), c.c_size_t]),
+    "sluice_memory_choose": (c.c_int, [_HANDLE, c.POINTER(c.c_uint32), c.c_size_t, _HANDLE]),
+    "sluice_memory_spec": (c.c_char_p, [_HANDLE, c.c_uint32]),
+    "sluice_memory_resumes": (c.c_int, [_HANDLE, c.c_uint32, c.c_char_p]),
+    "sluice_memory_kept": (c.c_int, [_HANDLE, c.c_uint32, c.c_uint32, _OUT,
+                                     c.POINTER(c.c_uint64)]),
+    "sluice_memory_kept_name": (c.c_char_p, [_HANDLE, c.c_uint32]),
+    "sluice_memory_state": (c.c_int, [_HANDLE, c.c_uint32, _OUT, c.POINTER(c.c_size_t)]),
+    "sluice_memory_model": (c.c_int, [_HANDLE, c.c_char_p, _OUT, c.POINTER(c.c_size_t)]),
+    "sluice_memory_pay": (c.c_int, [_HANDLE, c.c_uint32, c.c_void_p, c.c_uint64]),
+    "sluice_memory_end_step": (c.c_int, [_HANDLE]),
+    "sluice_memory_undo_step": (c.c_int, [_HANDLE]),
+    "sluice_memory_shorten": (c.c_int, [_HANDLE, c.c_uint32, c.c_char_p, c.c_void_p,
                                         c.c_uint64, c.c_void_p]),
+    "sluice_aggregator_start": (c.c_int, [c.c_char_p, _OUT]),
+    "sluice_aggregator_addresses": (c.c_char_p, [_HANDLE]),
+    "sluice_aggregator_free": (None, [_HANDLE, c.c_double]),
+    "sluice_port_open": (c.c_int, [_HANDLE, c.c_char_p, c.c_uint64, c.c_uint32, c.c_double,
+                                   c.c_int, _OUT]),
+    "sluice_port_over": (c.c_int, [_HANDLE, c.POINTER(Callbacks), c.c_double, _OUT]),
+    "sluice_port_free": (None, [_HANDLE]),
+    "sluice_port_run": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
+    "sluice_port_report": (c.c_int, [_HANDLE, c.POINTER(Report)]),
+    "sluice_port_probes": (c.c_size_t, [_HANDLE, c.POINTER(Probe), c.c_size_t]),
+    "sluice_port_traffic": (c.c_int, [_HANDLE, c.POINTER(Traffic)]),
+    "sluice_queue_make": (c.c_int, [_OUT, c.c_size_t, c.c_uint64, _OUT]),
+    "sluice_queue_free": (None, [_HANDLE]),
+    "sluice_queue_put": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Job), c.c_size_t,
+                                   c.POINTER(c.c_uint64)]),
+    "sluice_queue_put_turn": (c.c_int, [_HANDLE, c.POINTER(c.c_uint64)]),
+    "sluice_queue_serve": (c.c_int, [_HANDLE, c.c_size_t, c.POINTER(Event)]),
+    "sluice_queue_close": (c.c_int, [_HANDLE, c.c_uint32]),
+    "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
 }
+
+
+class Unavailable(SluiceError):
+    """What was asked for has failed before, or was ended."""
+
+
+_KINDS = {_library.INVALID_ARGUMENT: ValueError, _library.UNAVAILABLE: Unavailable,
+          _library.OUT_OF_MEMORY: MemoryError}
 _loaded: c.CDLL | None = None
 
 
@@ -132,9 +166,7 @@ def check(code: int) -> None:
     if code == _library.OK:
         return
     text = lib().sluice_last_error().decode("utf-8", "replace")
-    if code == _library.INVALID_ARGUMENT:
-        raise ValueError(text)
-    raise MemoryError(text) if code == _library.OUT_OF_MEMORY else SluiceError(text)
+    raise _KINDS.get(code, SluiceError)(text)
 
 
 class Codec:
@@ -142,6 +174,7 @@ class Codec:
 
     def __init__(self, spec: str) -> None:
         self._handle = c.c_void_p()
+        self.given = spec
         if "\0" in spec:
             raise ValueError(f"codec {spec!r}; accepted: a SPEC such as 'f32' or 'tide:bits=4'")
         check(lib().sluice_codec_make(spec.encode(), c.byref(self._handle)))
@@ -155,34 +188,49 @@ class Codec:
 class Memory:
     """What one worker keeps between steps."""
 
-    def __init__(self, codec: Codec, rank: int, workers: int, seed: int, feedback: str,
-                 sparse: str) -> None:
-        self.codec = codec
+    def __init__(self, rank: int, workers: int, seed: int, feedback: str) -> None:
         self._handle = c.c_void_p()
-        options = Options(rank=rank, workers=workers, seed=seed,
-                          feedback=feedback.encode(), keep_before=int(feedback != "none"),
-                          sparse=sparse.encode())
-        check(lib().sluice_memory_make(codec._handle, c.byref(options), c.byref(self._handle)))
+        if "\0" in feedback:
+            raise ValueError(f"feedback {feedback!r}; accepted: a SPEC such as 'none' or 'ef'")
+        options = Options(rank=rank, workers=workers, seed=seed, feedback=feedback.encode(),
+                          keep_before=int(feedback != "none"))
+        check(lib().sluice_memory_make(c.byref(options), c.byref(self._handle)))
 
-    def add(self, tensors: Sequence[TensorInfo]) -> None:
+    def add(self, codec: Codec, tensors: Sequence[TensorInfo], rows: bool = False) -> None:
+        """More tensors; `rows`: whose jobs bring as many of their rows as the step has."""
+        add = lib().sluice_memory_add_rows if rows else lib().sluice_memory_add
         array = (TensorInfo * len(tensors))(*tensors)
-        check(lib().sluice_memory_add(self._handle, array, len(tensors)))
+        check(add(self._handle, codec._handle, array, len(tensors)))
 
-    @property
-    def spec(self) -> str:
-        """The codec's, where options that follow the feedback have their meaning."""
-        return lib().sluice_memory_spec(self._handle).decode()
+    def choose(self, tensors: Sequence[int], codec: Codec) -> None:
+        """Between steps: the codec of these tensors from here on."""
+        array = (c.c_uint32 * len(tensors))(*tensors)
+        check(lib().sluice_memory_choose(self._handle, array, len(tensors), codec._handle))
 
-    def check_resumes(self, spec: str) -> None:
-        """Raises unless a state that was saved under this spec fits."""
-        if lib().sluice_memory_resumes(self._handle, spec.encode()):
-            raise ValueError(lib().sluice_last_error().decode())
+    def spec(self, tensor: int) -> str:
+        """Of its codec, where options that follow the feedback have their meaning."""
+        return lib().sluice_memory_spec(self._handle, tensor).decode()
 
-    def residual(self, tensor: int) -> tuple[int, int]:
-        """Address and number of floats; (0, 0) without feedback."""
-        address, count = c.c_void_p(), c.c_uint64()
-        check(lib().sluice_memory_residual(self._handle, tensor, c.byref(address), c.byref(count)))
-        return address.value or 0, count.value
+    def resumes(self, tensor: int, spec: str) -> bool:
+        """Whether codec state that was saved under this spec fits."""
+        return lib().sluice_memory_resumes(self._handle, tensor, spec.encode()) == _library.OK
+
+    def kept_names(self) -> list[str]:
+        """Of feedback's memories, the residual first."""
+        names = (lib().sluice_memory_kept_name(self._handle, which) for which in itertools.count())
+        return [name.decode() for name in itertools.takewhile(bool, names)]
+
+    def kept(self, tensor: int) -> dict[str, tuple[int, int]]:
+        """Feedback's memories of a tensor by name: address, number of floats. None of what was
+        always exact."""
+        found = {}
+        for which, name in enumerate(self.kept_names()):
+            address, count = c.c_void_p(), c.c_uint64()
+            check(lib().sluice_memory_kept(self._handle, tensor, which, c.byref(address),
+                                           c.byref(count)))
+            if count.value:
+                found[name] = address.value or 0, count.value
+        return found
 
     def state(self, tensor: int) -> tuple[int, int]:
         """Address and number of bytes."""
@@ -190,11 +238,16 @@ class Memory:
         check(lib().sluice_memory_state(self._handle, tensor, c.byref(address), c.byref(size)))
         return address.value or 0, size.value
 
-    def model(self) -> tuple[int, int]:
-        """Address and number of bytes."""
+    def model(self, spec: str) -> tuple[int, int]:
+        """Of a codec that tensors have: address and number of bytes."""
         address, size = c.c_void_p(), c.c_size_t()
-        check(lib().sluice_memory_model(self._handle, c.byref(address), c.byref(size)))
+        check(lib().sluice_memory_model(self._handle, spec.encode(), c.byref(address),
+                                        c.byref(size)))
         return address.value or 0, size.value
+
+    def pay(self, tensor: int, gradient: int, count: int) -> None:
+        """What the memories owe, to a gradient that goes to nobody else."""
+        check(lib().sluice_memory_pay(self._handle, tensor, gradient, count))
 
     def end_step(self) -> None:
         check(lib().sluice_memory_end_step(self._handle))
@@ -209,81 +262,6 @@ class Memory:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             lib().sluice_memory_free(self._handle)
-
-
-def _report(handle: c.c_void_p, fill: Callable, fill_probes: Callable) -> Report:
-    report = Report()
-    check(fill(handle, c.byref(report)))
-    count = fill_probes(handle, None, 0)
-    report.probes = (Probe * count)()
-    fill_probes(handle, report.probes, count)
-    return report
-
-
-class Sizes(NamedTuple):
-    """What one step moves, per rank."""
-
-    send: list[int]
-    receive: list[int] | None  # None: ranks tell each other
-    answer: list[int] | None  # None: ranks tell each other
-
-
-class Parcel:
-    """Chunks in lock-step; the caller runs the collectives that next() names."""
-
-    def __init__(self, memory: Memory, workers: int) -> None:
-        self._memory = memory  # outlives the parcel
-        self._workers = workers
-        self._handle = c.c_void_p()
-        self._step = Step()
-        check(lib().sluice_parcel_make(memory._handle, c.byref(self._handle)))
-
-    def begin(self, order: Order, jobs: c.Array) -> None:
-        check(lib().sluice_parcel_begin(self._handle, c.byref(order), jobs, len(jobs)))
-
-    def steps(self) -> Iterator[Step]:
-        """Each step until all means are written; the caller has spread before asking again."""
-        while True:
-            check(lib().sluice_parcel_next(self._handle, c.byref(self._step)))
-            if self._step.collective == DONE:
-                return
-            yield self._step
-
-    def sizes(self, step: Step) -> Sizes:
-        n = self._workers
-        return Sizes(step.send_sizes[:n], None if step.receives_vary else step.receive_sizes[:n],
-                     None if step.answers_vary else step.answer_sizes[:n])
-
-    def pack(self, address: int, size: int) -> None:
-        check(lib().sluice_parcel_pack(self._handle, address, size))
-
-    def combine(self, address: int, sizes: Sequence[int]) -> tuple[int, int]:
-        """Address and size of this rank's answer."""
-        answer, size = c.c_void_p(), c.c_uint64()
-        array = (c.c_uint64 * self._workers)(*sizes)
-        check(lib().sluice_parcel_combine(self._handle, address, array, c.byref(answer),
-                                          c.byref(size)))
-        return answer.value or 0, size.value
-
-    def spread(self, address: int, stride: int, sizes: Sequence[int]) -> None:
-        array = (c.c_uint64 * self._workers)(*sizes)
-        check(lib().sluice_parcel_spread(self._handle, address, stride, array))
-
-    def pack_lanes(self, address: int, count: int) -> None:
-        check(lib().sluice_parcel_pack_lanes(self._handle, address, count))
-
-    def spread_lanes(self, address: int, count: int) -> None:
-        check(lib().sluice_parcel_spread_lanes(self._handle, address, count))
-
-    def abandon(self) -> None:
-        check(lib().sluice_parcel_abandon(self._handle))
-
-    def report(self) -> Report:
-        return _report(self._handle, lib().sluice_parcel_report, lib().sluice_parcel_probes)
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            lib().sluice_parcel_free(self._handle)
 
 
 class Aggregator:
@@ -306,27 +284,49 @@ class Aggregator:
 
 
 class Port:
-    """This worker's end of a job at aggregators; runs parcels, one at a time."""
+    """This worker's end of a carrier."""
 
-    def __init__(self, memory: Memory, aggregators: Sequence[str], job: int, window: int,
-                 timeout: float, bell: int) -> None:
-        """Once the descriptor `bell` is readable, waiting here and in run() fails."""
+    def __init__(self, memory: Memory, handle: c.c_void_p) -> None:
         self._memory = memory  # outlives the port
-        self._handle = c.c_void_p()
+        self._handle: c.c_void_p | None = handle
+        self._last = Traffic()
+
+    @classmethod
+    def open(cls, memory: Memory, aggregators: Sequence[str], job: int, window: int,
+             timeout: float, bell: int) -> Port:
+        """To aggregators. Once the descriptor `bell` is readable, waiting for them fails."""
+        handle = c.c_void_p()
         check(lib().sluice_port_open(memory._handle, ",".join(aggregators).encode(), job, window,
-                                     timeout, bell, c.byref(self._handle)))
+                                     timeout, bell, c.byref(handle)))
+        return cls(memory, handle)
+
+    @classmethod
+    def over(cls, memory: Memory, callbacks: Callbacks, timeout: float) -> Port:
+        """Over collectives of the caller, who keeps the callbacks as long as the port."""
+        handle = c.c_void_p()
+        check(lib().sluice_port_over(memory._handle, c.byref(callbacks), timeout,
+                                     c.byref(handle)))
+        return cls(memory, handle)
 
     def run(self, order: Order, jobs: c.Array) -> Report:
-        """Averages a parcel; blocks, without Python's lock."""
+        """Averages a bucket by itself; blocks, without Python's lock."""
         check(lib().sluice_port_run(self._handle, c.byref(order), jobs, len(jobs)))
-        return _report(self._handle, lib().sluice_port_report, lib().sluice_port_probes)
+        report = Report()
+        check(lib().sluice_port_report(self._handle, c.byref(report)))
+        count = lib().sluice_port_probes(self._handle, None, 0)
+        report.probes = (Probe * count)()
+        lib().sluice_port_probes(self._handle, report.probes, count)
+        return report
 
     def traffic(self) -> Traffic:
-        traffic = Traffic()
-        check(lib().sluice_port_traffic(self._handle, c.byref(traffic)))
-        return traffic
+        """Since the port was made; of a closed one what it was."""
+        if self._handle:
+            check(lib().sluice_port_traffic(self._handle, c.byref(self._last)))
+        return self._last
 
     def close(self) -> None:
+        """When no queue serves it any more."""
+        self.traffic()
         handle, self._handle = self._handle, None
         if handle:
             lib().sluice_port_free(handle)
@@ -334,3 +334,46 @@ class Port:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self.close()
+
+
+class Queue:
+    """Buckets of a job in one order, over ports that threads serve."""
+
+    def __init__(self, ports: Sequence[Port], wave: int) -> None:
+        self._lock = threading.RLock()  # A watch may close it at any time, a finalizer too.
+        self._handle: c.c_void_p | None = c.c_void_p()
+        array = (c.c_void_p * len(ports))(*(port._handle.value for port in ports))
+        check(lib().sluice_queue_make(array, len(ports), wave, c.byref(self._handle)))
+
+    def put(self, order: Order, jobs: c.Array) -> int:
+        """The bucket's number."""
+        number = c.c_uint64()
+        check(lib().sluice_queue_put(self._handle, c.byref(order), jobs, len(jobs),
+                                     c.byref(number)))
+        return number.value
+
+    def put_turn(self) -> int:
+        number = c.c_uint64()
+        check(lib().sluice_queue_put_turn(self._handle, c.byref(number)))
+        return number.value
+
+    def serve(self, port: int, event: Event) -> None:
+        """Runs waves, without Python's lock, until there is an event."""
+        check(lib().sluice_queue_serve(self._handle, port, c.byref(event)))
+
+    def close(self, at_once: bool) -> None:
+        """Ends serve(), once what was put is finished or at once."""
+        with self._lock:
+            if self._handle:
+                check(lib().sluice_queue_close(self._handle, int(at_once)))
+
+    def free(self) -> None:
+        """When nobody serves it any more; its ports can leave then."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle:
+            lib().sluice_queue_free(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.free()

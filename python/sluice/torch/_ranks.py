@@ -123,11 +123,13 @@ class Ranks:
         self.timeout = timeout or own_timeout(group)
         self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" \
             else torch.device("cpu")
+        self._agreements = 0
         self._told = threading.Lock()  # held from the first word about a failure on
         self._ranks = _global_ranks(group)
         _attached[tuple(self._ranks)] += 1
         name = f"sluice/{'-'.join(map(str, self._ranks))}/{_attached[tuple(self._ranks)]}"
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+        self.watch: Any = None  # until ranks have met
         self.watch = Watch(self.rank, self._meet(
             {"carrier": carrier, "lanes": lanes, "backend": backend or "gloo",
              "version": sluice.__version__}))
@@ -185,18 +187,26 @@ class Ranks:
         return True
 
     def _wait_for(self, key: Callable[[int], str], seconds: float) -> list[int]:
-        """The other ranks that do not set their key in time."""
+        """The other ranks that do not set their key in time, or before one of them is gone."""
         until = time.monotonic() + seconds
-        missing = []
-        for rank in range(self.size):
-            if rank == self.rank:
-                continue
-            left = max(0.01, until - time.monotonic())
+        missing = [rank for rank in range(self.size) if rank != self.rank]
+        while missing:
+            left = max(0.01, min(1.0, until - time.monotonic()))
             try:
-                self._store.wait([key(rank)], datetime.timedelta(seconds=left))
+                self._store.wait([key(missing[0])], datetime.timedelta(seconds=left))
+                missing.pop(0)
             except Exception:  # The class differs between versions of torch.
-                missing.append(rank)
-        return missing
+                gone = self.watch is not None and self.watch.doom()
+                if gone or time.monotonic() >= until:
+                    return [rank for rank in missing if not self._is_set(key(rank))]
+        return []
+
+    def _is_set(self, key: str) -> bool:
+        try:
+            self._store.wait([key], datetime.timedelta(seconds=0.01))
+            return True
+        except Exception:
+            return False
 
     def _meet(self, facts: dict[str, Any]) -> dict[int, Line]:
         """All ranks are here and want the same groups; without that, making them would hang. The
@@ -305,7 +315,9 @@ class Ranks:
         who = f"{_list(odd)} differs from that of the others"
         if 2 * len(odd) >= self.size:  # Nobody can say which of them is right.
             who = f"{_list(list(range(self.size)))} differs, and no majority has the same"
-        raise SluiceError(f"ranks disagree: {what} of {who}; parameters have drifted apart")
+        error = SluiceError(f"ranks disagree: {what} of {who}; parameters have drifted apart")
+        error.is_known_to_all = True
+        raise error
 
     def lost(self, position: str, cause: BaseException,
              hang_up: Callable[[], None]) -> SluiceError:
@@ -325,11 +337,26 @@ class Ranks:
             self.tell(position, cause)
         return self.lost(position, cause, hang_up)
 
-    def check(self, position: str) -> None:
+    def check(self, position: Callable[[], str]) -> None:
         """Raises if a rank without which this step cannot end is known to be gone."""
         if self.watch.doom():
-            self.tell(position, None)
-            raise self._explain(position, None)
+            where = position()
+            self.tell(where, None)
+            raise self._explain(where, None)
+
+    def agree_between_steps(self, what: str, facts: dict[str, Any]) -> None:
+        """As agree(), through the store: a rank that goes on instead of calling this is named, and
+        what it sends meanwhile meets nothing of ours."""
+        self._agreements += 1
+        key = f"{what}/{self._agreements}"
+        self._store.set(f"{key}/{self.rank}", json.dumps(facts))
+        missing = self._wait_for(lambda rank: f"{key}/{rank}", self.timeout)
+        self.check(lambda: what)
+        if missing:
+            raise SluiceError(f"{what} on rank {self.rank} of {self.size}, but not on"
+                              f" {_list(missing)} within {self.timeout:g} s; accepted: every rank"
+                              f" calls it between the same steps; {LONGER}")
+        _agree([json.loads(self._store.get(f"{key}/{rank}")) for rank in range(self.size)])
 
     def tell(self, position: str, cause: BaseException | None) -> None:
         """Gives word of a failure, with its cause if that is here, to ranks that wait in vain.

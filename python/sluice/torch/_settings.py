@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, Union
 
 PREFIX = "SLUICE_"
+Given = Union[str, Mapping[str, str]]  # a SPEC, or SPECs by pattern
+RENAMED = {"parcel": "wave"}  # what an option was called before
 TIMEOUT_MAX = 86400.0  # seconds
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
@@ -17,6 +19,27 @@ OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATOR_THREADS", 
 
 def _patterns(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _codecs(given: object) -> Given:
+    """What a user gave: a SPEC, a mapping, or the text of one, "embed.*=lossless;*=tide:bits=4".
+    An option of a SPEC has its "=" behind a colon, which no pattern has."""
+    if isinstance(given, Mapping):
+        if not given or not all(isinstance(one, str) for pair in given.items() for one in pair):
+            raise ValueError(given)
+        return dict(given)
+    if not isinstance(given, str):
+        raise ValueError(given)
+    parts = [part.strip() for part in given.split(";")]
+    if not any("=" in part.partition(":")[0] for part in parts):
+        return given
+    rules = {}
+    for part in filter(None, parts):
+        pattern, is_rule, spec = part.partition("=")
+        if not is_rule or ":" in pattern or pattern.strip() in rules:
+            raise ValueError(given)
+        rules[pattern.strip()] = spec.strip()
+    return rules
 
 
 def _count(value: Any) -> int | None:
@@ -55,13 +78,13 @@ class Option:
 
 
 OPTIONS = (
-    Option("codec", str, "tide:bits=4", "a codec SPEC, see `sluice codecs`",
+    Option("codec", _codecs, "tide:bits=4", "a codec SPEC, see `sluice codecs`; or by shell"
+           " patterns on names, the first match wins: embed.*=lossless;*=tide:bits=4",
            "what compresses the gradients"),
     Option("sparse_codec", str, "lossless", "lossless or f32, with their options",
            "what the rows of sparse gradients travel through"),
-    Option("feedback", str, "none", "none, ef",
-           "what happens to what compression loses: forgotten, or sent with the next step",
-           choices=("none", "ef")),
+    Option("feedback", str, "none", "a feedback SPEC: none, ef or dgc, with its options",
+           "what happens to what compression loses: forgotten, or sent with later steps"),
     Option("exclude", _patterns, (), "names or shell patterns, comma separated",
            "parameters that always travel exactly"),
     Option("min_size", int, 4096, "0 to 2^40", "parameters of fewer elements travel exactly; so do"
@@ -69,9 +92,8 @@ OPTIONS = (
     Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
     Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
     Option("lanes", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
-           " buckets are spread over; auto: 6, of carrier stream 2, of backend nccl 1, which takes"
-           " no more", 1, 16),
-    Option("parcel", int, 1 << 21, "4096 to 2^28", "elements of a bucket that travel at once", 4096,
+           " waves are spread over; auto: 2, of backend nccl 1, which takes no more", 1, 16),
+    Option("wave", int, 1 << 21, "4096 to 2^28", "elements that travel together at most", 4096,
            2**28),
     Option("timeout", _seconds, None, "auto, 0.1 to 86400", "seconds until a rank that does not"
            " answer is called missing; auto: 0.9 of the time-out of DDP's process group", 0.1,
@@ -95,7 +117,7 @@ OPTIONS = (
 class Settings:
     """Validated values of all options; see OPTIONS for their meaning."""
 
-    codec: str
+    codec: Given
     sparse_codec: str
     feedback: str
     exclude: tuple[str, ...]
@@ -103,7 +125,7 @@ class Settings:
     start_step: int
     seed: int
     lanes: int | None
-    parcel: int
+    wave: int
     timeout: float | None
     check_every: int
     probe_every: int
@@ -113,8 +135,8 @@ class Settings:
 
     @property
     def lane_count(self) -> int:
-        """Process groups wait for each other within a parcel; aggregators do so for nobody."""
-        return self.lanes or (1 if self.backend == "nccl" else 2 if self.is_streaming else 6)
+        """With two, one encodes while the other's bytes travel."""
+        return self.lanes or (1 if self.backend == "nccl" else 2)
 
     @property
     def is_streaming(self) -> bool:
@@ -169,6 +191,12 @@ def make(arguments: Mapping[str, Any],
     """Settings from arguments (None: not given), then the environment, then the defaults."""
     environment = os.environ if environment is None else environment
     known = {option.name: option for option in OPTIONS}
+    for old, new in RENAMED.items():
+        if old in arguments:
+            raise TypeError(f"option {old!r} is called {new!r} now; accepted: {new}=…")
+        if environment.get(PREFIX + old.upper()):
+            raise ValueError(f"environment variable {PREFIX + old.upper()} is set, but the option"
+                             f" is called {PREFIX + new.upper()} now; accepted: that")
     for name in arguments:
         if name not in known:
             raise TypeError(f"unknown option {name!r}; accepted: {', '.join(known)}")

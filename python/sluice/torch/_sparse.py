@@ -12,16 +12,14 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 
 from sluice.torch import _native
 from sluice.torch._errors import SluiceError
-from sluice.torch._lanes import Lane
-from sluice.torch._ranks import Ranks
-from sluice.torch._work import HALVES, Tensor, Work
+from sluice.torch._work import HALVES, BucketWork, Tensor
 
 if TYPE_CHECKING:
-    from sluice.torch._state import State
+    from sluice.torch._lanes import Lane
+    from sluice.torch._steps import Steps
 
 # Indexes made here are right; torch 2 warns where nobody says whether to look.
 UNCHECKED = {"check_invariants": False} \
@@ -62,9 +60,9 @@ def read_rows(data: Tensor, count: int) -> Tensor:
     return rows
 
 
-def union_of_rows(rows: Tensor, total: int, ranks: Ranks, lane: Lane, where: str) -> Tensor:
+def union_of_rows(rows: Tensor, total: int, lane: Lane, where: str) -> Tensor:
     """The rows that any rank has, of `total`; ascending, as this rank's."""
-    size = ranks.size
+    ranks, size = lane.ranks, lane.ranks.size
     counts = [(total + size - 1 - rank) // size for rank in range(size)]  # looked after by a rank
     keepers, order = torch.sort(rows % size, stable=True)
     parts = (rows[order] // size).split(torch.bincount(keepers, minlength=size).tolist())
@@ -75,10 +73,10 @@ def union_of_rows(rows: Tensor, total: int, ranks: Ranks, lane: Lane, where: str
         except ValueError as error:
             raise SluiceError(f"{where}: from rank {rank} came {error}") from None
 
-    told = lane.swap([write_rows(*one) for one in zip(parts, counts)], where)
+    told = lane.collectives.swap([write_rows(*one) for one in zip(parts, counts)])
     mine = counts[ranks.rank]
     kept = torch.unique(torch.cat([read(rank, data, mine) for rank, data in enumerate(told)]))
-    told = lane.share(write_rows(kept, mine), where)
+    told = lane.collectives.share(write_rows(kept, mine))
     union = torch.cat([read(rank, data, count) * size + rank
                        for rank, (data, count) in enumerate(zip(told, counts))])
     return union.sort().values
@@ -87,37 +85,42 @@ def union_of_rows(rows: Tensor, total: int, ranks: Ranks, lane: Lane, where: str
 # --- a bucket ---
 
 
-class SparseWork(Work):
-    """A bucket of one sparse gradient, which is how DDP hands those over.
+class SparseWork(BucketWork):
+    """A bucket of one sparse gradient, which is how DDP hands those over: a turn.
 
     Rows are those of the first dimension, even where more dimensions are sparse: ranks that have
     none cannot tell, and neither can DDP where such a rank has ended.
     """
 
-    understood = True
-
-    def __init__(self, state: "State", bucket: dist.GradBucket, step: int) -> None:
-        super().__init__(bucket, step)
-        self._ranks, self._parcel = state.ranks, state.settings.parcel
+    def __init__(self, steps: "Steps", tensor: int, index: int, gradient: Tensor) -> None:
+        super().__init__(index, gradient, gradient, steps.step)
+        self._steps, self._tensor = steps, tensor
         self._width = math.prod(self.buffer.shape[1:])
-        self.parts_max = max(1, -(-self.buffer.numel() // self._parcel))
         self.rows = torch.empty(0, dtype=torch.int64)  # the union, once it is known
         self._packed = torch.empty(0)
 
-    def unpack(self, lane: Lane) -> None:
-        where = lane.position = f"step {self.step}, bucket {self.index}, rows"
+    @property
+    def where(self) -> str:
+        return f"step {self.step}, bucket {self.index}, rows"
+
+    def run(self, lane: Lane, number: int) -> None:
         rows, values = self._host_rows()
-        self.rows = union_of_rows(rows, self.buffer.shape[0], self._ranks, lane, where)
+        self.rows = union_of_rows(rows, self.buffer.shape[0], lane, self.where)
         self._packed = torch.zeros(self.rows.numel(), self._width)
         self._packed[torch.searchsorted(self.rows, rows)] = values
         count, address = self._packed.numel(), self._packed.data_ptr()
-        self.parts = -(-count // self._parcel)
-        self.jobs = (_native.Job * 1)((_native.SPARSE, count, address, address))
+        if count:
+            jobs = (_native.Job * 1)((self._tensor, count, address, address))
+            report = lane.run(self._steps.order(self, number), jobs)
+            self.infinite, self.probes = report.infinite, report.probes
+
+    def counts(self) -> dict[str, int]:
+        return {"buckets": 1, "sparse_buckets": 1, "sparse_rows": self.rows.numel(),
+                "gradient_bytes": 4 * self._packed.numel()}
 
     def _host_rows(self) -> tuple[Tensor, Tensor]:
         """The numbers of this rank's rows, ascending, each once, and the rows as float32."""
-        if self._event is not None:
-            self._event.synchronize()
+        self.await_device()
         # Widened before what is there more than once is added up.
         indexes, values = self.buffer._indices(), self.buffer._values().float()
         if self.buffer.sparse_dim() == 1:
@@ -130,7 +133,7 @@ class SparseWork(Work):
         whole.index_put_((places, *indexes[1:]), values, accumulate=True)
         return rows.cpu(), whole.view(rows.numel(), self._width).cpu()
 
-    def repack(self) -> bool:
+    def repack(self, memory: _native.Memory) -> bool:
         values, overflowed = self._packed, False
         if self.buffer.dtype in HALVES:
             values = values.to(self.buffer.dtype)

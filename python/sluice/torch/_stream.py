@@ -52,8 +52,8 @@ class Stream:
 
     def port(self, lane: int, memory: _native.Memory) -> _native.Port:
         """Joins; returns when all ranks have, for this lane."""
-        return _native.Port(memory, self.aggregators, self._job + lane, WINDOW, self._timeout,
-                            self._bell.descriptor)
+        return _native.Port.open(memory, self.aggregators, self._job + lane, WINDOW,
+                                 self._timeout, self._bell.descriptor)
 
     def wake(self) -> None:
         """Ends what ports wait for, for good."""

@@ -4,17 +4,16 @@ looks for them."""
 from __future__ import annotations
 
 import ctypes
+import threading
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Sequence
 
 import torch
-import torch.distributed as dist
 
 from sluice.torch import _native
 
 if TYPE_CHECKING:
     from sluice.torch._lanes import Lane
-    from sluice.torch._state import State
 
 HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
 Tensor = torch.Tensor
@@ -28,35 +27,75 @@ def as_reals(buffer: Tensor) -> Tensor:
 
 
 class Work:
-    """One bucket on its way, as it is."""
+    """What travels, or is a turn: then `jobs` is None and run() does it."""
 
-    understood = False  # whether it travels in parcels
+    jobs: ctypes.Array | None = None
+    infinite = 0  # coordinates that a turn found so
+    probes: Sequence[_native.Probe] = ()  # of a turn
+    step = 0
 
-    def __init__(self, bucket: dist.GradBucket, step: int) -> None:
-        self.step = step
-        self.index = bucket.index()
-        self.where = f"step {step}, bucket {self.index}"
-        self.result = bucket.buffer()  # of the means; what DDP then copies from
-        self.buffer = as_reals(self.result)
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def run(self, lane: "Lane", number: int) -> None:
+        """A turn's collectives."""
+        raise NotImplementedError
+
+    def repack(self, memory: _native.Memory) -> bool:
+        """The means into the result; whether any became infinite in half precision."""
+        return False
+
+    def digest(self) -> int:
+        return 0
+
+    def counts(self) -> dict[str, int]:
+        """What it adds to the totals."""
+        return {}
+
+    def complete(self, error: BaseException | None) -> None:
+        """To whoever waits for it."""
+
+
+class BucketWork(Work):
+    """A bucket of DDP, whose future gets the means."""
+
+    def __init__(self, index: int, result: Tensor, buffer: Tensor, step: int) -> None:
+        self.step, self.index = step, index
+        self.result, self.buffer = result, buffer  # DDP copies from the result.
         self.error: BaseException | None = None
-        devices = [self.buffer.device] if self.buffer.is_cuda else None
-        self.future: torch.futures.Future = torch.futures.Future(devices=devices)
-        self.parts_max = 1  # of the parcels, before unpack()
-        self.parts = 1
-        self.left = 1  # lanes that still work on it
-        self.jobs: ctypes.Array | None = None
+        self._completing = threading.Lock()
+        self._done: torch.futures.Future = torch.futures.Future(
+            devices=[buffer.device] if buffer.is_cuda else None)
         self._event: Any = None
-        if self.buffer.is_cuda:
+        if buffer.is_cuda:
             self._event = torch.cuda.Event()
             self._event.record()
 
-    def unpack(self, lane: "Lane") -> None:
-        """Float32 on the host, as jobs, and the number of parts. On a lane."""
-        raise NotImplementedError
+    @property
+    def where(self) -> str:
+        return f"step {self.step}, bucket {self.index}"
 
-    def repack(self) -> bool:
-        """The means into the result; whether any became infinite in half precision."""
-        raise NotImplementedError
+    @property
+    def future(self) -> torch.futures.Future:
+        return self._done.then(lambda _: self._result())
+
+    def _result(self) -> Tensor:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def complete(self, error: BaseException | None) -> None:
+        """Once; who comes later, such as the stager after a lane's failure, changes nothing."""
+        if self._completing.acquire(blocking=False):
+            self.error = error
+            self._done.set_result(None)
+
+    def await_device(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+    def counts(self) -> dict[str, int]:
+        return {"buckets": 1}
 
     def digest(self) -> int:
         """Of all that DDP gets, however it came there: ranks compare it."""
@@ -69,67 +108,89 @@ class Work:
         return digest
 
 
-class DenseWork(Work):
+class PlainWork(BucketWork):
+    """Gradients that we do not understand, in a turn, by the process group's own sum."""
+
+    @property
+    def where(self) -> str:
+        return f"step {self.step}, bucket {self.index}, {self.buffer.dtype} as it is"
+
+    def run(self, lane: "Lane", number: int) -> None:
+        self.await_device()
+        mean = lane.collectives.mean(self.buffer)
+        if mean.is_sparse:
+            self.result = mean
+        else:
+            self.buffer.copy_(mean)
+
+    def counts(self) -> dict[str, int]:
+        return {"buckets": 1, "exact_buckets": 1}
+
+
+class Plan:
+    """What stays the same of a bucket from step to step: its tensors, and memory for them."""
+
+    def __init__(self, parameters: list[Tensor], slices: list[tuple[int, int, int]],
+                 buffer: Tensor) -> None:
+        self._ids = [id(parameter) for parameter in parameters]
+        self._form = buffer.dtype, buffer.device, buffer.shape
+        self.slices = slices  # tensor, offset, elements
+        self.bytes = sum(4 * count for _, _, count in slices)
+        self._address, self._jobs = -1, (_native.Job * 0)()
+        self._memory: dict[torch.dtype, Tensor] = {}
+
+    def fits(self, parameters: list[Tensor], buffer: Tensor) -> bool:
+        return self._form == (buffer.dtype, buffer.device, buffer.shape) and \
+            buffer.is_contiguous() and self._ids == [id(parameter) for parameter in parameters]
+
+    def jobs(self, address: int) -> ctypes.Array:
+        """Of floats that begin there."""
+        if address != self._address:
+            jobs = [(index, count, address + 4 * at, address + 4 * at)
+                    for index, at, count in self.slices]
+            self._address, self._jobs = address, (_native.Job * len(jobs))(*jobs)
+        return self._jobs
+
+    def host(self, like: Tensor, dtype: torch.dtype) -> Tensor:
+        """Memory of the host as long as the bucket. One step at a time uses it."""
+        if dtype not in self._memory:
+            self._memory[dtype] = torch.empty(like.numel(), dtype=dtype, pin_memory=like.is_cuda)
+        return self._memory[dtype]
+
+
+class DenseWork(BucketWork):
     """A bucket of ordinary gradients, end to end."""
 
-    understood = True
+    def __init__(self, plan: Plan, index: int, result: Tensor, buffer: Tensor, step: int) -> None:
+        super().__init__(index, result, buffer, step)
+        self.plan = plan
+        self.floats = buffer  # float32 on the host, once it is unpacked
 
-    def __init__(self, state: "State", bucket: dist.GradBucket, step: int) -> None:
-        super().__init__(bucket, step)
-        self._packed: Tensor | None = None  # the slices that travel exactly, end to end
-        self._floats: Tensor | None = None  # the buffer as float32 on the host, if it is not that
-        self._memory = state.memory
-        self._slices = state.tensors.cut(self.buffer, bucket.parameters(), self.where)
-        if step < state.settings.start_step:
-            self._slices = [(_native.EXACT, at, count) for _, at, count in self._slices]
-        self.parts = self.parts_max = max(1, -(-self.buffer.numel() // state.settings.parcel))
-
-    def unpack(self, lane: "Lane") -> None:
-        floats = self._host_floats()
-        exact = sum(count for index, _, count in self._slices if index == _native.EXACT)
-        self._packed = torch.empty(exact, dtype=torch.float32)
-        base, packed, at = floats.data_ptr(), self._packed.data_ptr(), 0
-        jobs = []
-        for index, offset, count in self._slices:
-            address = base + 4 * offset
-            if index != _native.EXACT:
-                jobs.append((index, count, address, address))
-                continue
-            ctypes.memmove(packed + 4 * at, address, 4 * count)
-            at += count
-        if exact:
-            jobs.append((_native.EXACT, exact, packed, packed))
-        self.jobs = (_native.Job * len(jobs))(*jobs)
-
-    def _host_floats(self) -> Tensor:
-        if self.buffer.dtype == torch.float32 and not self.buffer.is_cuda:
-            return self.buffer
-        self._floats = torch.empty(self.buffer.numel(), dtype=torch.float32)
-        if self._event is not None:
-            self._event.synchronize()
-        host = self.buffer.cpu() if self.buffer.is_cuda else self.buffer
-        if host.dtype == torch.float32:
-            self._floats = host
-        else:
+    def unpack(self) -> None:
+        buffer = host = self.buffer
+        if buffer.is_cuda:
+            self.await_device()
+            host = self.plan.host(buffer, buffer.dtype)
+            host.copy_(buffer)
+        self.floats = host
+        if host.dtype != torch.float32:
+            self.floats = self.plan.host(buffer, torch.float32)
             _native.check(_native.lib().sluice_widen(HALVES[host.dtype], host.data_ptr(),
-                                                     host.numel(), self._floats.data_ptr()))
-        return self._floats
+                                                     host.numel(), self.floats.data_ptr()))
+        self.jobs = self.plan.jobs(self.floats.data_ptr())
 
-    def repack(self) -> bool:
-        floats = self.buffer if self._floats is None else self._floats
-        base, at = floats.data_ptr(), 0
-        for index, offset, count in self._slices:
-            if index == _native.EXACT:
-                ctypes.memmove(base + 4 * offset, self._packed.data_ptr() + 4 * at, 4 * count)
-                at += count
-        if self._floats is None:
+    def repack(self, memory: _native.Memory) -> bool:
+        host, finite = self.floats, True
+        if host is self.buffer:
             return False
-        host, finite = floats, True
         if self.buffer.dtype in HALVES:
-            host = torch.empty(floats.numel(), dtype=self.buffer.dtype)
-            for index, offset, count in self._slices:
-                self._memory.shorten(index, HALVES[host.dtype], base + 4 * offset, count,
-                                     host.data_ptr() + 2 * offset)
+            host = self.plan.host(self.buffer, self.buffer.dtype)
+            for index, at, count in self.plan.slices:
+                memory.shorten(index, HALVES[host.dtype], self.floats.data_ptr() + 4 * at, count,
+                               host.data_ptr() + 2 * at)
             finite = bool(torch.isfinite(host).all())
         self.buffer.copy_(host)
         return not finite
+
+    def counts(self) -> dict[str, int]:
+        return {"buckets": 1, "gradient_bytes": self.plan.bytes}

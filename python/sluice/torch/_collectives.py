@@ -1,0 +1,262 @@
+"""Collectives of one process group: as the library asks for them, and for what is not its own."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import time
+from typing import Any, Callable, Sequence
+
+import torch
+import torch.distributed as dist
+
+from sluice.torch import _native
+from sluice.torch._errors import SluiceError
+from sluice.torch._ranks import Ranks
+
+NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
+         _native.MAXIMUM: "all-reduce", _native.SUM: "all-reduce"}
+GLANCE = datetime.timedelta(seconds=1)  # between looks at whether the process ends
+
+
+class Buffer:
+    """Bytes for a collective: on the host for us, and where the process group wants them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._host = self._there = torch.empty(0, dtype=torch.uint8)
+
+    def fit(self, size: int) -> torch.Tensor:
+        """At least so many bytes, on the host; grows, never shrinks."""
+        if self._host.numel() < size:
+            on_host = self._device.type == "cpu"
+            self._host = torch.empty(size + size // 4, dtype=torch.uint8, pin_memory=not on_host)
+            self._there = self._host if on_host else torch.empty_like(self._host,
+                                                                      device=self._device)
+        return self._host[:size]
+
+    def reserve(self, size: int) -> int:
+        """The address of so many bytes."""
+        if self._host.numel() < size:
+            self.fit(size)
+        return self._host.data_ptr()
+
+    def there(self, size: int, filled: bool) -> torch.Tensor:
+        """The first bytes where the process group wants them, with the host's content if filled."""
+        there = self._there[:size]
+        if filled and self._there is not self._host:
+            there.copy_(self._host[:size])
+        return there
+
+    def back(self, size: int) -> None:
+        """What arrived, to the host."""
+        if self._there is not self._host:
+            self._host[:size].copy_(self._there[:size])
+
+
+class Collectives:
+    """One collective at a time, on one thread."""
+
+    def __init__(self, ranks: Ranks, group: Any, position: Callable[[], str]) -> None:
+        self.doing = ""  # the collective in hand, for words …
+        self.number = 0  # … and the first bucket in it
+        self.error: BaseException | None = None  # what a callback raised
+        self.closing = False  # whoever waits gives up
+        self.bytes_sent = self.bytes_received = self.count = 0  # besides those of the port
+        self.seconds = 0.0
+        self._ranks, self._group, self._position = ranks, group, position
+        # What does it, without the way there through torch's dispatcher. Before torch 2 a group is
+        # that itself.
+        self._backend = group._get_backend(ranks.device) if hasattr(group, "_get_backend") \
+            else group
+        self._buffers = [Buffer(ranks.device) for _ in range(4)]
+        self._work: Any = None
+        self._filled: tuple[Buffer, int] | None = None  # by the collective in hand
+        self._alone = ranks.device.type == "cpu"  # A device is waited for by its stream.
+        self._options = {_native.MAXIMUM: dist.AllreduceOptions(),
+                         _native.SUM: dist.AllreduceOptions()}
+        self._options[_native.MAXIMUM].reduceOp = dist.ReduceOp.MAX
+        self.callbacks = _native.Callbacks(
+            reserve=_native.RESERVE(self._reserve), start=_native.START(self._start),
+            test=_native.TEST(self._test), wait=_native.WAIT(self._wait))
+
+    def hang_up(self) -> None:
+        """So that ranks which wait for this one in a collective fail at once."""
+        group, self._group = self._group, None
+        self._work = self._backend = None
+        self._ranks.drop(group)
+
+    def close(self) -> None:
+        """When the port is gone, which calls us."""
+        self._group = self._backend = self._work = self.callbacks = None
+
+    # --- for the library; nothing may be raised into it ---
+
+    def _reserve(self, _: Any, buffer: int, size: int) -> int | None:
+        try:
+            return self._buffers[buffer].reserve(size)
+        except BaseException as error:
+            return self._failed(error) and None
+
+    def _start(self, _: Any, what: Any) -> int:
+        try:
+            self.start(what.contents)
+            return 0
+        except BaseException as error:
+            return self._failed(error)
+
+    def _test(self, _: Any, done: Any) -> int:
+        try:
+            done[0] = int(self._work.is_completed())
+            if done[0]:
+                self.finish()
+            return 0
+        except BaseException as error:
+            return self._failed(error)
+
+    def _wait(self, _: Any, seconds: float) -> int:
+        """The process group has the time-out."""
+        try:
+            self.finish()
+            return 0
+        except BaseException as error:
+            return self._failed(error)
+
+    def _failed(self, error: BaseException) -> int:
+        self.error = self.error or error
+        return 1
+
+    def start(self, what: _native.Collective) -> None:
+        size = self._ranks.size
+        self.number = what.number
+        source, target = self._buffers[what.source], self._buffers[what.target]
+        if what.kind == _native.ALL_TO_ALL:
+            self._all_to_all(source, what.send_sizes[:size], target, what.receive_sizes[:size])
+        elif what.kind == _native.ALL_GATHER:
+            self._all_gather(source, target, what.count)
+        else:
+            lanes = source.there(4 * what.count, True).view(torch.int32)
+            self._begin(NAMES[what.kind], "allreduce", [lanes], self._options[what.kind],
+                        fills=(source, 4 * what.count))
+
+    # --- one collective ---
+
+    def _begin(self, name: str, method: str, *arguments: Any,
+               fills: tuple[Buffer, int] | None = None) -> None:
+        """A failure of it and of finish() leaves its name in `doing`."""
+        self.doing = name
+        self._ranks.check(self._position)
+        if self._backend is None:
+            raise RuntimeError("the process group was given back")
+        self._filled = fills
+        self._work = getattr(self._backend, method)(*arguments)
+
+    def finish(self) -> None:
+        """Waits; then what arrived is on the host."""
+        if self._alone:
+            self._look_until_done()
+        else:
+            self._work.wait()
+            torch.cuda.current_stream().synchronize()
+        self._work = None
+        if self._filled is not None:
+            self._filled[0].back(self._filled[1])
+        self.doing = ""
+
+    def _look_until_done(self) -> None:
+        while True:
+            try:
+                self._work.wait(GLANCE)
+                return
+            except RuntimeError:
+                if self._work.is_completed():
+                    self._work.wait()  # raises what went wrong, unless it was done just now
+                    return
+                if self.closing:
+                    raise
+
+    def _all_to_all(self, source: Buffer, send: list[int], target: Buffer, receive: list[int],
+                    name: str = "all-to-all") -> None:
+        sent, received = sum(send), sum(receive)
+        self._begin(name, "alltoall_base", target.there(received, False), source.there(sent, True),
+                    receive, send, fills=(target, received))
+
+    def _all_gather(self, source: Buffer, target: Buffer, each: int,
+                    name: str = "all-gather") -> None:
+        """Rank r's bytes at r times their number."""
+        size = self._ranks.size * each
+        mine, every = source.there(each, True), target.there(size, False)
+        if self._ranks.gathers_flat:
+            self._begin(name, "_allgather_base", every, mine, fills=(target, size))
+        else:
+            self._begin(name, "allgather", [list(every.split(each))], [mine],
+                        fills=(target, size))
+
+    # --- for turns: whole collectives, which are counted here ---
+
+    def _finish_own(self, sent: int, received: int, began: float) -> None:
+        self.finish()
+        self.count += 1
+        self.bytes_sent += sent
+        self.bytes_received += received
+        self.seconds += time.perf_counter() - began
+
+    def _take(self, buffer: int, parts: Sequence[torch.Tensor]) -> Buffer:
+        target = self._buffers[buffer]
+        torch.cat(list(parts), out=target.fit(sum(part.numel() for part in parts)))
+        return target
+
+    def _numbers(self, values: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int64).view(torch.uint8)
+
+    def gather(self, value: int, name: str = "all-gather") -> list[int]:
+        """Every rank's 64-bit integer."""
+        began = time.perf_counter()
+        source, target = self._take(_native.ANSWER, [self._numbers([value])]), \
+            self._buffers[_native.GATHERED]
+        size = 8 * self._ranks.size
+        target.fit(size)
+        self._all_gather(source, target, 8, name)
+        self._finish_own(0, 0, began)
+        return target.fit(size).view(torch.int64).tolist()
+
+    def swap(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Gives each rank its part; what came from each, until the next call."""
+        began, ranks = time.perf_counter(), self._ranks
+        send = [part.numel() for part in parts]
+        target, eights = self._buffers[_native.RECEIVED], [8] * ranks.size
+        target.fit(8 * ranks.size)
+        self._all_to_all(self._take(_native.SEND, [self._numbers(send)]), eights, target, eights,
+                         "all-to-all of sizes")
+        self._finish_own(0, 0, began)
+        receive = target.fit(8 * ranks.size).view(torch.int64).tolist()
+        if min(receive) < 0:
+            raise SluiceError(f"sizes {receive} of what ranks send; accepted: 0 or more")
+        began = time.perf_counter()
+        source, arrived = self._take(_native.SEND, parts), target.fit(sum(receive))
+        self._all_to_all(source, send, target, receive)
+        self._finish_own(sum(send) - send[ranks.rank], sum(receive) - receive[ranks.rank], began)
+        return list(arrived.split(receive))
+
+    def share(self, part: torch.Tensor) -> list[torch.Tensor]:
+        """Gives all ranks the part; what came from each, until the next call."""
+        sizes = self.gather(part.numel(), "all-gather of sizes")
+        began, stride = time.perf_counter(), max(1, *sizes)
+        source, target = self._buffers[_native.ANSWER], self._buffers[_native.GATHERED]
+        source.fit(stride)[:part.numel()].copy_(part)
+        every = target.fit(self._ranks.size * stride)
+        self._all_gather(source, target, stride)
+        mine = sizes[self._ranks.rank]
+        self._finish_own((self._ranks.size - 1) * mine, sum(sizes) - mine, began)
+        return [row[:size] for row, size in zip(every.view(-1, stride), sizes)]
+
+    def mean(self, tensor: torch.Tensor) -> torch.Tensor:
+        """By the process group's own sum: for what we do not understand."""
+        began, there = time.perf_counter(), tensor.to(self._ranks.device)
+        self._begin("all-reduce", "allreduce", [there], self._options[_native.SUM])
+        self._finish_own(0, 0, began)
+        return there.div_(self._ranks.size).to(tensor.device)
+
+    def compare(self, what: str, value: int) -> None:
+        """Raises on every rank unless all have the same 64 bits."""
+        self._ranks.compare(what, self.gather(ctypes.c_int64(value).value))

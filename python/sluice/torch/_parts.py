@@ -1,0 +1,78 @@
+"""What an attached model runs on: lanes, the queue that they serve, aggregators, a stager."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from sluice.torch import _native
+from sluice.torch._lanes import Lane
+from sluice.torch._stager import Stager
+from sluice.torch._steps import Steps
+from sluice.torch._stream import Stream
+from sluice.torch._work import DenseWork, Work
+
+PATIENCE = 5.0  # seconds that threads get to end
+
+
+class Parts:
+    """All of it, made and ended together."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.lanes: list[Lane] = []
+        self.stream: Stream | None = None
+        self._queue: _native.Queue | None = None
+        self._stager: Stager | None = None
+
+    def start(self, wave: int) -> _native.Queue:
+        """Once all lanes are there."""
+        self._queue = _native.Queue([lane.port for lane in self.lanes], wave)
+        for lane in self.lanes:
+            lane.start(self._queue)
+        return self._queue
+
+    def put(self, work: Work, is_last: bool) -> None:
+        """In the order that the hook got them, on every rank."""
+        if isinstance(work, DenseWork) and work.buffer.is_cuda and self._stager is None:
+            self._stager = Stager(self.steps, torch.device("cuda", torch.cuda.current_device()))
+        if self._stager is not None:
+            self._stager.put(work, is_last)
+            return
+        if isinstance(work, DenseWork):
+            work.unpack()
+        self.steps.put(work, is_last)
+
+    def await_rest(self) -> None:
+        """Until nothing is on its way."""
+        if self._stager is not None:
+            self._stager.drain()
+        self.steps.await_rest()
+
+    def close(self) -> None:
+        """Ends the threads: after what they were given, or after a failure now; in either case
+        soon."""
+        if self._stager is not None:
+            self._stager.close()
+        if self._queue is not None:
+            self._queue.close(at_once=self.steps.error is not None)
+            self._join()
+            if any(lane.is_elsewhere() for lane in self.lanes):  # in what waits for a rank
+                self._queue.close(at_once=True)
+                for lane in self.lanes:
+                    lane.collectives.closing = True
+                if self.stream is not None:
+                    self.stream.wake()
+                self._join()
+        if self._queue is not None and not any(lane.is_elsewhere() for lane in self.lanes):
+            self._queue.free()
+        for lane in self.lanes:
+            lane.leave()
+        if self.stream is not None:
+            self.stream.close()
+
+    def _join(self) -> None:
+        until = time.monotonic() + PATIENCE
+        for lane in self.lanes:
+            lane.join(until)
