@@ -172,10 +172,44 @@ def a_rank_that_does_not_choose_is_named(rank, size):
     ddp, handle = made("tide:bits=2", timeout=SOON)
     step(ddp, rank, 0)
     if rank != 1:
-        with kit.fails(SluiceError, "choose()", "but not on rank 1 within 4 s", "accepted"):
+        with kit.fails(SluiceError, "choose()", "not on rank 1 within 4 s", "accepted"):
             handle.choose("head", "f32")
     dist.barrier()
+    if rank == 1:  # which finds everybody, but too late
+        with kit.fails(SluiceError, "choose()", "not on rank 1 within 4 s", "accepted"):
+            handle.choose("head", "f32")
     check_exact(step(ddp, rank, 1), size, 1, {"bias"})
+    handle.choose("head", "f32")
+    check_exact(step(ddp, rank, 2), size, 2, {"head", "bias"})
+
+
+@case
+def a_rank_that_refuses_is_heard_by_the_others(rank, size):
+    ddp, handle = made("tide:bits=2", timeout=SOON)
+    if rank == size - 1:
+        with kit.fails(ValueError, "codec", "tyde", "accepted"):
+            handle.choose("head", "tyde")
+    else:
+        with kit.fails(SluiceError, f"refused by rank {size - 1}", "tyde", "accepted"):
+            handle.choose("head", "f32")
+    handle.choose("head", "f32")
+    check_exact(step(ddp, rank, 0), size, 0, {"head", "bias"})
+
+
+@case
+def a_rank_may_leave_once_it_has_chosen(rank, size):
+    """The others hear of its end before they look at what it chose."""
+    _, handle = made("tide:bits=2", timeout=SOON)
+    ranks = handle.state.ranks
+    if rank == 0:
+        def late(key, seconds, wait=ranks._wait_for):
+            while not ranks.watch.doom():
+                ranks.watch.words(size - 1, SOON)
+            return wait(key, seconds)
+
+        ranks._wait_for = late
+    handle.choose("head", "f32")
+    handle.detach()
 
 
 @case

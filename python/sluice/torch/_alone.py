@@ -43,8 +43,11 @@ class Alone:
     def check(self, position: Callable[[], str]) -> None:
         """Nobody can have gone."""
 
-    def agree_between_steps(self, what: str, facts: dict[str, Any]) -> None:
+    def agree_between_steps(self, what: str, step: int, facts: dict[str, Any]) -> None:
         """With oneself."""
+
+    def refuse_between_steps(self, what: str, step: int, why: BaseException) -> None:
+        """Nobody waits."""
 
     def say_goodbye(self) -> None:
         """To nobody."""

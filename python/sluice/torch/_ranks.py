@@ -123,7 +123,7 @@ class Ranks:
         self.timeout = timeout or own_timeout(group)
         self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" \
             else torch.device("cpu")
-        self._agreements = 0
+        self._agreement = -1, 0  # the step before which it was, and which of several
         self._told = threading.Lock()  # held from the first word about a failure on
         self._ranks = _global_ranks(group)
         _attached[tuple(self._ranks)] += 1
@@ -344,19 +344,42 @@ class Ranks:
             self.tell(where, None)
             raise self._explain(where, None)
 
-    def agree_between_steps(self, what: str, facts: dict[str, Any]) -> None:
+    def agree_between_steps(self, what: str, step: int, facts: dict[str, Any]) -> None:
         """As agree(), through the store: a rank that goes on instead of calling this is named, and
-        what it sends meanwhile meets nothing of ours."""
-        self._agreements += 1
-        key = f"{what}/{self._agreements}"
+        what it sends meanwhile meets nothing of ours.
+
+        All ranks end alike. The first that has heard everybody, or that gives up, decides for all:
+        one that comes too late, and finds everybody, fails too.
+        """
+        key = self._next_agreement(what, step)
         self._store.set(f"{key}/{self.rank}", json.dumps(facts))
         missing = self._wait_for(lambda rank: f"{key}/{rank}", self.timeout)
-        self.check(lambda: what)
+        if missing:  # Who is gone now, but was here for this, is not missed.
+            self.check(lambda: what)
+        outcome = self._store.compare_set(f"{key}/missing", "", json.dumps(missing))
+        missing = json.loads(outcome)
         if missing:
-            raise SluiceError(f"{what} on rank {self.rank} of {self.size}, but not on"
+            raise SluiceError(f"{what} before step {step}, rank {self.rank} of {self.size}: not on"
                               f" {_list(missing)} within {self.timeout:g} s; accepted: every rank"
                               f" calls it between the same steps; {LONGER}")
-        _agree([json.loads(self._store.get(f"{key}/{rank}")) for rank in range(self.size)])
+        every = [json.loads(self._store.get(f"{key}/{rank}")) for rank in range(self.size)]
+        refusals = [f"rank {rank}: {one['refused']}" for rank, one in enumerate(every)
+                    if "refused" in one]
+        if refusals:
+            raise SluiceError(f"{what}, refused by {'; '.join(refusals)}")
+        _agree(every)
+
+    def refuse_between_steps(self, what: str, step: int, why: BaseException) -> None:
+        """Instead of agree_between_steps(), where this rank's own argument is wrong: nobody waits
+        for it in vain."""
+        key = self._next_agreement(what, step)
+        self._store.set(f"{key}/{self.rank}", json.dumps({"refused": str(why)}))
+
+    def _next_agreement(self, what: str, step: int) -> str:
+        """Counted within a step: ranks that have lost count find each other again in the next."""
+        before, count = self._agreement
+        self._agreement = step, (count + 1 if before == step else 0)
+        return f"{what}/{step}/{self._agreement[1]}"
 
     def tell(self, position: str, cause: BaseException | None) -> None:
         """Gives word of a failure, with its cause if that is here, to ranks that wait in vain.

@@ -297,9 +297,13 @@ class State:
         self.steps.check()
         if self._seen:
             raise SluiceError(f"choose() within step {self.step}; accepted: between steps")
-        chosen = _say("codec", lambda: _native.Codec(codec))
-        names = self._choices.matched(pattern, self.tensors.compressed)
-        self.ranks.agree_between_steps("choose()", {
+        try:
+            chosen = _say("codec", lambda: _native.Codec(codec))
+            names = self._choices.matched(pattern, self.tensors.compressed)
+        except ValueError as error:
+            self.ranks.refuse_between_steps("choose()", self.step, error)
+            raise
+        self.ranks.agree_between_steps("choose()", self.step, {
             "codec": {"is": [self.step, pattern, chosen.spec],
                       "said": f"{pattern}={codec} before step {self.step}"}})
         self.tensors.choose(names, chosen)
