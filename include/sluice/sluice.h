@@ -345,6 +345,7 @@ typedef struct sluice_collective {
   uint32_t kind;                 /* SLUICE_ALL_TO_ALL … */
   uint32_t from;                 /* the buffer that is sent, from its first byte on */
   uint32_t to;                   /* the buffer that is filled */
+  uint32_t is_small;             /* 1: at most 64 KiB are sent, on every rank alike */
   const uint64_t* send_sizes;    /* of an all-to-all, an entry per rank … */
   const uint64_t* receive_sizes; /* … both; they live until the collective is done */
   uint64_t count;                /* of the others */

@@ -9,6 +9,7 @@ runs a single one.
 import unittest
 
 import choice_cases
+import collectives_cases
 import ddp_cases
 import ddp_kit as kit
 import error_cases
@@ -20,8 +21,8 @@ import value_cases
 import watch_cases
 from launch import launch
 
-MODULES = (value_cases, choice_cases, error_cases, ddp_cases, stream_cases, sparse_cases,
-           watch_cases, shape_cases, life_cases)
+MODULES = (collectives_cases, value_cases, choice_cases, error_cases, ddp_cases, stream_cases,
+           sparse_cases, watch_cases, shape_cases, life_cases)
 
 
 class OnRanks:

@@ -20,6 +20,7 @@ Status CallersCollectives::start(const Call& call) {
                                 static_cast<std::uint32_t>(call.kind),
                                 static_cast<std::uint32_t>(call.from),
                                 static_cast<std::uint32_t>(call.to),
+                                call.is_small ? 1u : 0u,
                                 call.send_sizes.data(),
                                 call.receive_sizes.data(),
                                 call.count,

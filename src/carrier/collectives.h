@@ -31,7 +31,8 @@ class Collectives {
     std::span<const std::uint64_t> send_sizes = {};
     std::span<const std::uint64_t> receive_sizes = {};
     std::uint64_t count = 0;
-    Topic topic = {};  // what it is about, for the words of a failure
+    bool is_small = false;  // 64 KiB at most, on every rank alike
+    Topic topic = {};       // what it is about, for the words of a failure
   };
 
   virtual ~Collectives() = default;

@@ -134,7 +134,7 @@ Status FusedPort::begin() {
   SLUICE_TRY_ASSIGN(received_, room(Buffer::received, kSize * workers_));
   const auto sizes = fusion_.send_sizes();
   for (std::size_t rank = 0; rank < workers_; ++rank) store_le(send_, kSize * rank, sizes[rank]);
-  return start(Stage::sizes, {.send_sizes = eights_, .receive_sizes = eights_});
+  return start(Stage::sizes, {.send_sizes = eights_, .receive_sizes = eights_, .is_small = true});
 }
 
 // Somebody else's numbers: no more than a rank may send.
@@ -156,7 +156,9 @@ Status FusedPort::start_shards(std::span<const std::uint64_t> receive_sizes) {
     std::copy(receive_sizes.begin(), receive_sizes.end(), receive_sizes_.begin());
   }
   fusion_.pack(send_);
-  return start(Stage::shards, {.send_sizes = send_sizes, .receive_sizes = receive_sizes_});
+  return start(
+      Stage::shards,
+      {.send_sizes = send_sizes, .receive_sizes = receive_sizes_, .is_small = fusion_.whole()});
 }
 
 Status FusedPort::combine() {
@@ -234,9 +236,11 @@ Status FusedPort::go_on() {
   SLUICE_TRY_ASSIGN(send_, room(Buffer::send, kSize));
   SLUICE_TRY_ASSIGN(received_, room(Buffer::received, kSize * workers_));
   store_le(send_, 0, std::uint64_t{fusion_.answer().size()});
-  return start(
-      Stage::answer_sizes,
-      {.kind = Kind::all_gather, .from = Buffer::send, .to = Buffer::received, .count = kSize});
+  return start(Stage::answer_sizes, {.kind = Kind::all_gather,
+                                     .from = Buffer::send,
+                                     .to = Buffer::received,
+                                     .count = kSize,
+                                     .is_small = true});
 }
 
 }  // namespace sluice

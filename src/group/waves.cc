@@ -1,6 +1,7 @@
 #include "group/waves.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -35,9 +36,7 @@ Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job>
   const std::lock_guard lock(mutex_);
   SLUICE_ASSERT(numbered.number == end());
   SLUICE_TRY(check_open());
-  const std::size_t chunks = bucket->count();
-  units_.push_back({.bucket = std::move(bucket), .chunks_left = chunks});
-  changed_.notify_all();
+  append(std::move(bucket));
   return numbered.number;
 }
 
@@ -45,9 +44,22 @@ Checked<std::uint64_t> Waves::put_turn() {
   const std::lock_guard putting(putting_);
   const std::lock_guard lock(mutex_);
   SLUICE_TRY(check_open());
-  units_.push_back({});
-  changed_.notify_all();
+  append(nullptr);
   return end() - 1;
+}
+
+// A unit's members follow from what was put before it, which is the same on all ranks.
+void Waves::append(std::unique_ptr<Bucket> bucket) {
+  Unit unit{.bucket = std::move(bucket)};
+  if (unit.bucket != nullptr) {
+    unit.chunks_left = unit.bucket->count();
+    const std::uint64_t step = unit.bucket->order().step;
+    if (step != step_) step_units_last_ = std::exchange(step_units_, 0);
+    step_ = step;
+  }
+  unit.ends_step = ++step_units_ == step_units_last_;
+  units_.push_back(std::move(unit));
+  changed_.notify_all();
 }
 
 void Waves::close(bool at_once) {
@@ -140,7 +152,16 @@ void Waves::hear(const Wave& wave, std::optional<std::uint64_t> least, bool bulk
   const std::lock_guard lock(mutex_);
   if (wave.number + 1 != wave_next_ || is_settled_) return;
   if (least) heard_ = least;
-  if (bulk && wave.coordinates >= options_.coordinates_max / 2) settle(heard_);
+  if (!bulk) return;
+  const bool is_small = wave.coordinates < options_.coordinates_max / 2;
+  if (!is_small || (heard_ && has_rest_of_step(*heard_))) settle(heard_);
+}
+
+bool Waves::has_rest_of_step(std::uint64_t least) {
+  for (std::uint64_t i = at_; i < std::min(least, end()); ++i) {
+    if (unit(i).ends_step) return true;
+  }
+  return false;
 }
 
 void Waves::settle(std::optional<std::uint64_t> least) {

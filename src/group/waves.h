@@ -11,8 +11,9 @@
 // A wave is bounded in coordinates: a large bucket is several waves. Wave w runs on lane w modulo
 // the number of lanes. A wave settles the next one with its first collective that is not small, so
 // the next one encodes while this one is on its way. A small wave, of less than half the bound, is
-// over soon: it settles the next one at its end, and the next one is larger for it. A *turn* is a
-// place in the order for collectives of the caller's own. It is a wave by itself.
+// over soon: it settles the next one at its end, and the next one is larger for it. It does not
+// wait where everybody has the rest of the step, since that cannot grow. A *turn* is a place in the
+// order for collectives of the caller's own. It is a wave by itself.
 //
 // Carriers whose workers need not agree (aggregators) have waves too: the next bucket, or as much
 // of it as a wave holds, and the one after it is settled at once.
@@ -88,17 +89,20 @@ class Waves {
   struct Unit {
     std::unique_ptr<Bucket> bucket = nullptr;  // null: a turn
     std::size_t chunks_left = 0;
-    bool is_taken = false;  // a wave has its last chunk, or it is a turn that has come
+    bool ends_step = false;  // the step before had as many
+    bool is_taken = false;   // a wave has its last chunk, or it is a turn that has come
     bool is_done = false;
     Outcome outcome = {};
   };
 
   [[nodiscard]] Verdict check_open() const;
+  void append(std::unique_ptr<Bucket> bucket);
   Next look(std::size_t lane, Wave& wave);
   [[nodiscard]] Unit& unit(std::uint64_t number) { return units_[number - first_]; }
   [[nodiscard]] std::uint64_t end() const { return first_ + units_.size(); }
   void define(Wave& wave);
   void define_loads(Wave& wave);
+  [[nodiscard]] bool has_rest_of_step(std::uint64_t least);
   void settle(std::optional<std::uint64_t> least);
   void drop_done();
 
@@ -109,6 +113,9 @@ class Waves {
   std::condition_variable changed_;
   std::deque<Unit> units_;
   std::vector<std::unique_ptr<Bucket>> spare_;
+  std::uint64_t step_ = 0;              // of the last bucket that was put
+  std::uint64_t step_units_ = 0;        // of that step, so far …
+  std::uint64_t step_units_last_ = 0;   // … and of the step before
   std::uint64_t first_ = 0;             // number of the first of units_
   std::uint64_t at_ = 0;                // the unit that the next wave begins with …
   std::size_t chunk_at_ = 0;            // … and its chunk

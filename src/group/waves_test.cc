@@ -73,10 +73,11 @@ struct Rank {
 };
 
 // Four ranks whose buckets come, and whose lanes get on, in an order that a seed chooses. Buckets
-// are a tensor each; the fourth of what is put is a turn.
+// are a tensor each; the fourth of what is put in a step is a turn.
 class Chance {
  public:
   static constexpr std::size_t kTurn = 3;
+  static constexpr std::size_t kUnits = 7;  // of a step
 
   Chance(std::uint32_t seed, std::size_t lanes, std::uint64_t bound)
       : random_(seed), workers("tide:bits=3", kShapes, {.feedback = "ef"}) {
@@ -87,13 +88,14 @@ class Chance {
   void put(std::size_t index) {
     Rank& rank = ranks[index];
     const std::size_t number = rank.put++;
-    if (number == kTurn) {
+    const std::size_t place = number % kUnits;
+    if (place == kTurn) {
       ASSERT_EQ(*rank.waves.put_turn(), number);
       return;
     }
-    const std::size_t tensor = number < kTurn ? number : number - 1;
+    const std::size_t tensor = place < kTurn ? place : place - 1;
     const auto jobs = workers.jobs(index, tensor, tensor + 1);
-    ASSERT_EQ(*rank.waves.put({.step = kStep}, jobs), number);
+    ASSERT_EQ(*rank.waves.put({.step = kStep + number / kUnits}, jobs), number);
   }
 
   // Whether something happened.
@@ -117,8 +119,17 @@ class Chance {
     }
   }
 
-  void run() {
-    const std::size_t all = workers.tensors.size() + 1;
+  void run(std::size_t steps) {
+    ASSERT_EQ(workers.tensors.size() + 1, kUnits);
+    for (std::size_t step = 1; step <= steps; ++step) {
+      run_until(step * kUnits);
+      if (::testing::Test::HasFatalFailure()) return;
+      for (const auto& memory : workers.memories) memory->end_step();
+    }
+  }
+
+ private:
+  void run_until(std::size_t all) {
     const auto is_done = [&](const Rank& rank) {
       return rank.done.size() + rank.turns.size() == all;
     };
@@ -133,7 +144,6 @@ class Chance {
     }
   }
 
- private:
   std::mt19937 random_;
 
  public:
@@ -148,7 +158,7 @@ TEST(Waves, AThousandSeedsOfDelaysNeitherHangNorChangeABit) {
   for (std::uint32_t seed = 0; seed < 1000; ++seed) {
     SCOPED_TRACE(seed);
     Chance chance(seed, 1 + seed % 3, seed % 5 == 0 ? 5000 : 1u << 21);
-    chance.run();
+    chance.run(2);
     if (HasFatalFailure()) return;
     if (seed == 0) expected = chance.workers.means[0];
     for (const auto& means : chance.workers.means) ASSERT_EQ(means, expected);
@@ -156,7 +166,8 @@ TEST(Waves, AThousandSeedsOfDelaysNeitherHangNorChangeABit) {
     if (seed == 0) residual.assign(kept.begin(), kept.end());
     ASSERT_TRUE(std::equal(residual.begin(), residual.end(), kept.begin(), kept.end()));
     for (const Rank& rank : chance.ranks) {
-      ASSERT_EQ(rank.turns, std::vector<std::uint64_t>{Chance::kTurn});
+      ASSERT_EQ(rank.turns,
+                (std::vector<std::uint64_t>{Chance::kTurn, Chance::kUnits + Chance::kTurn}));
       ASSERT_TRUE(rank.waves.is_empty());
     }
   }
@@ -169,8 +180,8 @@ class Agreed : public ::testing::Test {
       : workers_("f32", {{1, 1, 4096 * 3}, {2, 1, 4096}, {3, 1, 4096}, {4, 1, 4096}}),
         waves_(*workers_.memories[0], options) {}
 
-  std::uint64_t put(std::size_t tensor) {
-    return *waves_.put({.step = 1}, workers_.jobs(0, tensor, tensor + 1));
+  std::uint64_t put(std::size_t tensor, std::uint64_t step = 1) {
+    return *waves_.put({.step = step}, workers_.jobs(0, tensor, tensor + 1));
   }
   // "0[0-3) 1[0-1)", "turn 2", "-".
   std::string take(std::size_t lane) {
@@ -242,6 +253,23 @@ TEST_F(Agreed, ASmallWaveSettlesAtItsEnd) {
   EXPECT_EQ(take(1), "-");
   waves_.finish(wave_, wave_.loads);
   EXPECT_EQ(take(1), "1[0-3) 2[0-1) 3[0-1)") << "with what was heard last";
+}
+
+// Numbers 0 to 2 are the step before, of as many units.
+TEST_F(Agreed, ASmallWaveSettlesAtOnceWhereEverybodyHasTheRestOfTheStep) {
+  for (const std::size_t tensor : {1u, 2u, 3u}) put(tensor);
+  for (const std::size_t lane : {0u, 1u, 0u}) {
+    ASSERT_NE(take(lane), "-");
+    waves_.finish(wave_, wave_.loads);
+  }
+  put(1, 2);
+  EXPECT_EQ(take(1), "3[0-1)");
+  put(2, 2);
+  waves_.hear(wave_, 5, true);
+  EXPECT_EQ(take(0), "-") << "one more will come";
+  put(3, 2);
+  waves_.hear(wave_, 6, true);
+  EXPECT_EQ(take(0), "4[0-1) 5[0-1)");
 }
 
 TEST_F(Agreed, ATurnIsAWaveByItself) {

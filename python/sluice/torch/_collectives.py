@@ -16,7 +16,8 @@ from sluice.torch._ranks import Ranks
 
 NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
          _native.MAXIMUM: "all-reduce", _native.SUM: "all-reduce"}
-GLANCE = datetime.timedelta(seconds=1)  # between looks at whether the process ends
+AT_ONCE = datetime.timedelta(milliseconds=1)
+DATA, END = 0, 1  # tags of messages between two ranks
 
 
 class Buffer:
@@ -61,7 +62,7 @@ class Collectives:
         self.doing = ""  # the collective in hand, for words …
         self.number = 0  # … and the first bucket in it
         self.error: BaseException | None = None  # what a callback raised
-        self.closing = False  # whoever waits gives up
+        self.closing = False  # after interrupt()
         self.bytes_sent = self.bytes_received = self.count = 0  # besides those of the port
         self.seconds = 0.0
         self._ranks, self._group, self._position = ranks, group, position
@@ -70,9 +71,9 @@ class Collectives:
         self._backend = group._get_backend(ranks.device) if hasattr(group, "_get_backend") \
             else group
         self._buffers = [Buffer(ranks.device) for _ in range(4)]
-        self._work: Any = None
+        self._works: list[Any] = []  # of the collective in hand
         self._filled: tuple[Buffer, int] | None = None  # by the collective in hand
-        self._alone = ranks.device.type == "cpu"  # A device is waited for by its stream.
+        self._on_host = ranks.device.type == "cpu"  # that is, over Gloo
         self._options = {_native.MAXIMUM: dist.AllreduceOptions(),
                          _native.SUM: dist.AllreduceOptions()}
         self._options[_native.MAXIMUM].reduceOp = dist.ReduceOp.MAX
@@ -80,15 +81,36 @@ class Collectives:
             reserve=_native.RESERVE(self._reserve), start=_native.START(self._start),
             test=_native.TEST(self._test), wait=_native.WAIT(self._wait))
 
+    def interrupt(self) -> None:
+        """From another thread: whoever waits here fails, and so does what comes later."""
+        self.closing = True
+        self._break_connections()
+
     def hang_up(self) -> None:
         """So that ranks which wait for this one in a collective fail at once."""
+        self._break_connections()
         group, self._group = self._group, None
-        self._work = self._backend = None
+        self._works, self._backend = [], None
         self._ranks.drop(group)
+
+    def _break_connections(self) -> None:
+        """Gloo has no call for it, but it closes all of a group's connections, and so wakes all who
+        wait for them, when one wait is over its time."""
+        backend, ranks = self._backend, self._ranks
+        if backend is None or not self._on_host:
+            return
+        nothing = torch.empty(1, dtype=torch.uint8)
+        for other in range(ranks.size):  # One that is gone fails at once, and breaks nothing else.
+            try:
+                if other != ranks.rank:
+                    backend.recv([nothing], other, END).wait(AT_ONCE)
+            except RuntimeError:
+                pass
 
     def close(self) -> None:
         """When the port is gone, which calls us."""
-        self._group = self._backend = self._work = self.callbacks = None
+        self._group = self._backend = self.callbacks = None
+        self._works = []
 
     # --- for the library; nothing may be raised into it ---
 
@@ -106,10 +128,10 @@ class Collectives:
             return self._failed(error)
 
     def _test(self, _: Any, done: Any) -> int:
+        """Blocks: Gloo cannot be asked about a message. Who serves a queue waits anyway."""
         try:
-            done[0] = int(self._work.is_completed())
-            if done[0]:
-                self.finish()
+            self.finish()
+            done[0] = 1
             return 0
         except BaseException as error:
             return self._failed(error)
@@ -131,7 +153,8 @@ class Collectives:
         self.number = what.number
         source, target = self._buffers[what.source], self._buffers[what.target]
         if what.kind == _native.ALL_TO_ALL:
-            self._all_to_all(source, what.send_sizes[:size], target, what.receive_sizes[:size])
+            self._all_to_all(source, what.send_sizes[:size], target, what.receive_sizes[:size],
+                             bool(what.is_small))
         elif what.kind == _native.ALL_GATHER:
             self._all_gather(source, target, what.count)
         else:
@@ -144,49 +167,64 @@ class Collectives:
     def _begin(self, name: str, method: str, *arguments: Any,
                fills: tuple[Buffer, int] | None = None) -> None:
         """A failure of it and of finish() leaves its name in `doing`."""
+        self._prepare(name, fills)
+        self._works = [getattr(self._backend, method)(*arguments)]
+
+    def _prepare(self, name: str, fills: tuple[Buffer, int] | None) -> None:
         self.doing = name
         self._ranks.check(self._position)
         if self._backend is None:
             raise RuntimeError("the process group was given back")
         self._filled = fills
-        self._work = getattr(self._backend, method)(*arguments)
 
     def finish(self) -> None:
         """Waits; then what arrived is on the host."""
-        if self._alone:
-            self._look_until_done()
-        else:
-            self._work.wait()
+        for work in self._works:
+            work.wait()
+        self._works = []
+        if not self._on_host:
             torch.cuda.current_stream().synchronize()
-        self._work = None
         if self._filled is not None:
             self._filled[0].back(self._filled[1])
         self.doing = ""
 
-    def _look_until_done(self) -> None:
-        while True:
-            try:
-                self._work.wait(GLANCE)
-                return
-            except RuntimeError:
-                if self._work.is_completed():
-                    self._work.wait()  # raises what went wrong, unless it was done just now
-                    return
-                if self.closing:
-                    raise
-
     def _all_to_all(self, source: Buffer, send: list[int], target: Buffer, receive: list[int],
-                    name: str = "all-to-all") -> None:
+                    is_small: bool, name: str = "all-to-all") -> None:
         sent, received = sum(send), sum(receive)
-        self._begin(name, "alltoall_base", target.there(received, False), source.there(sent, True),
-                    receive, send, fills=(target, received))
+        to, into = source.there(sent, True), target.there(received, False)
+        # With two ranks messages are cheaper; with more, many small ones are not.
+        if self._on_host and (self._ranks.size == 2 or not is_small):
+            self._prepare(name, None)
+            self._works = self._swap_messages(to.split(send), into.split(receive))
+        else:
+            self._begin(name, "alltoall_base", into, to, receive, send, fills=(target, received))
+
+    def _swap_messages(self, send: Sequence[torch.Tensor], receive: Sequence[torch.Tensor]
+                       ) -> list[Any]:
+        """An all-to-all that uses both directions of a link at the same time.
+
+        Gloo sends once it has heard that the other end expects it, on the connection that also
+        carries what the other end sends. Its own all-to-all sends first: a rank that comes later
+        than the others says so behind all its bytes, and one direction waits for the other.
+        """
+        rank, size, backend = self._ranks.rank, self._ranks.size, self._backend
+        others = [(rank + ahead) % size for ahead in range(1, size)]
+        works = [backend.recv([receive[other]], other, DATA) for other in reversed(others)
+                 if receive[other].numel()]
+        works += [backend.send([send[other]], other, DATA) for other in others
+                  if send[other].numel()]
+        receive[rank].copy_(send[rank])
+        return works
 
     def _all_gather(self, source: Buffer, target: Buffer, each: int,
                     name: str = "all-gather") -> None:
         """Rank r's bytes at r times their number."""
         size = self._ranks.size * each
         mine, every = source.there(each, True), target.there(size, False)
-        if self._ranks.gathers_flat:
+        if self._on_host and self._ranks.size == 2:  # whose ring would be one connection
+            self._prepare(name, None)
+            self._works = self._swap_messages([mine, mine], every.split(each))
+        elif self._ranks.gathers_flat:
             self._begin(name, "_allgather_base", every, mine, fills=(target, size))
         else:
             self._begin(name, "allgather", [list(every.split(each))], [mine],
@@ -227,14 +265,14 @@ class Collectives:
         target, eights = self._buffers[_native.RECEIVED], [8] * ranks.size
         target.fit(8 * ranks.size)
         self._all_to_all(self._take(_native.SEND, [self._numbers(send)]), eights, target, eights,
-                         "all-to-all of sizes")
+                         True, "all-to-all of sizes")
         self._finish_own(0, 0, began)
         receive = target.fit(8 * ranks.size).view(torch.int64).tolist()
         if min(receive) < 0:
             raise SluiceError(f"sizes {receive} of what ranks send; accepted: 0 or more")
         began = time.perf_counter()
         source, arrived = self._take(_native.SEND, parts), target.fit(sum(receive))
-        self._all_to_all(source, send, target, receive)
+        self._all_to_all(source, send, target, receive, False)
         self._finish_own(sum(send) - send[ranks.rank], sum(receive) - receive[ranks.rank], began)
         return list(arrived.split(receive))
 

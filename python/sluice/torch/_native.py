@@ -65,9 +65,9 @@ class Traffic(Sized):
 
 class Collective(Sized):
     _fields_ = [("size", c.c_size_t), ("kind", c.c_uint32), ("source", c.c_uint32),
-                ("target", c.c_uint32), ("send_sizes", c.POINTER(c.c_uint64)),
-                ("receive_sizes", c.POINTER(c.c_uint64)), ("count", c.c_uint64),
-                ("step", c.c_uint64), ("number", c.c_uint64)]
+                ("target", c.c_uint32), ("is_small", c.c_uint32),
+                ("send_sizes", c.POINTER(c.c_uint64)), ("receive_sizes", c.POINTER(c.c_uint64)),
+                ("count", c.c_uint64), ("step", c.c_uint64), ("number", c.c_uint64)]
 
 
 RESERVE = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_uint32, c.c_uint64)

@@ -61,7 +61,7 @@ class Parts:
             if any(lane.is_elsewhere() for lane in self.lanes):  # in what waits for a rank
                 self._queue.close(at_once=True)
                 for lane in self.lanes:
-                    lane.collectives.closing = True
+                    lane.collectives.interrupt()
                 if self.stream is not None:
                     self.stream.wake()
                 self._join()
