@@ -424,9 +424,9 @@ sluice_code sluice_queue_make(sluice_port* const* ports, size_t port_count, uint
 void sluice_queue_free(sluice_queue* queue);
 
 /* Hands a bucket over and does not wait: from any thread, in the same order on every rank. Jobs are
- * copied; their floats stay put until the bucket's event. A tensor is in one unfinished bucket at a
- * time. *number: 0, 1, 2, … over buckets and turns. SLUICE_INVALID_ARGUMENT: as sluice_port_run;
- * no number is taken then. SLUICE_UNAVAILABLE: the queue is closed or dead. */
+ * copied; their floats stay put until the bucket's event. *number: 0, 1, 2, … over buckets and
+ * turns. SLUICE_INVALID_ARGUMENT: as sluice_port_run, or a tensor that an unfinished bucket has; no
+ * number is taken then. SLUICE_UNAVAILABLE: the queue is closed or dead. */
 sluice_code sluice_queue_put(sluice_queue* queue, const sluice_order* order,
                              const sluice_job* jobs, size_t job_count, uint64_t* number);
 /* A turn: when it comes, sluice_queue_serve of one port returns, the same on every rank. The caller

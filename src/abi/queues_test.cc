@@ -223,8 +223,12 @@ TEST_F(OneQueue, BucketsAndTurnsComeInOrderOnPortsInTurn) {
   make_queue();
   EXPECT_EQ(put(), 0u);
   EXPECT_EQ(put_turn(), 1u);
-  EXPECT_EQ(put(), 2u);
+  const sluice_order order = SLUICE_ORDER_INIT;
+  const sluice_job again = job();
+  std::uint64_t number = 0;
+  refused(sluice_queue_put(queue_, &order, &again, 1, &number), "tensor 0 is in bucket 0");
   serve(0, SLUICE_BUCKET, 0);
+  EXPECT_EQ(put(), 2u);
   EXPECT_EQ(mean_, gradient_);
   EXPECT_NE(event_.digest, 0u);
   EXPECT_EQ(event_.infinite, 0u);
@@ -307,9 +311,9 @@ TEST_F(OneQueue, ClosedAtOnceItLeavesWhatIsNotBegun) {
   make("f32", "none", 0);
   make_queue();
   put();
+  serve(0, SLUICE_BUCKET, 0);
   put();
   put_turn();
-  serve(0, SLUICE_BUCKET, 0);
   mean_.assign(kCount, 0.0f);
   ASSERT_EQ(sluice_queue_close(queue_, 1), SLUICE_OK);
   closed(1);
@@ -453,8 +457,8 @@ TEST_F(OneQueue, PortsGoOnInTheNextQueue) {
   make("f32", "none", 0);
   make_queue();
   put();
-  put();
   serve(0, SLUICE_BUCKET, 0);
+  put();
   sluice_queue_free(std::exchange(queue_, nullptr));
   mean_.assign(kCount, 0.0f);
   sluice_port* const ports[2] = {second_, port_};

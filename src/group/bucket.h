@@ -51,6 +51,7 @@ class Bucket {
 
   // Jobs' memory stays put until all means have come. Refused: jobs that do not fit.
   Verdict load(const BucketOrder& order, std::span<const Job> jobs);
+  [[nodiscard]] std::span<const Job> jobs() const { return jobs_; }
 
   // Chunks, in the order in which they travel.
   [[nodiscard]] std::size_t count() const { return plan_.size(); }

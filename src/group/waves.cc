@@ -1,5 +1,7 @@
 #include "group/waves.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -36,8 +38,27 @@ Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job>
   const std::lock_guard lock(mutex_);
   SLUICE_ASSERT(numbered.number == end());
   SLUICE_TRY(check_open());
+  SLUICE_TRY(check_free(*bucket));
   append(std::move(bucket));
+  hold(*units_.back().bucket, units_.back().bucket.get());
   return numbered.number;
+}
+
+Verdict Waves::check_free(const Bucket& bucket) {
+  holders_.resize(memory_.tensors().size());
+  for (const Job& job : bucket.jobs()) {
+    const Bucket* const holder = holders_[job.tensor];
+    if (holder == nullptr) continue;
+    return Problem{Code::invalid_argument,
+                   fmt::format("tensor {} is in bucket {} of step {}, which is not finished; "
+                               "accepted: after that bucket's event",
+                               job.tensor, holder->order().number, holder->order().step)};
+  }
+  return Nothing{};
+}
+
+void Waves::hold(const Bucket& bucket, const Bucket* holder) {
+  for (const Job& job : bucket.jobs()) holders_[job.tensor] = holder;
 }
 
 Checked<std::uint64_t> Waves::put_turn() {
@@ -183,6 +204,7 @@ std::vector<Waves::Finished> Waves::finish(const Wave& wave, std::span<const Loa
     one.chunks_left -= load.count();
     if (!one.is_taken || one.chunks_left != 0) continue;
     one.is_done = true;
+    hold(*one.bucket, nullptr);
     finished.push_back({number, one.outcome, one.bucket->probes()});
   }
   drop_done();

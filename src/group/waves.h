@@ -63,6 +63,7 @@ class Waves {
   Waves(Memory& memory, const WavesOptions& options);
 
   // Each gives the number of what was put: 0, 1, 2, … Unavailable: closed, or a lane has failed.
+  // A tensor that an unfinished bucket has is refused: both would write its memories.
   Checked<std::uint64_t> put(const BucketOrder& order, std::span<const Job> jobs);
   Checked<std::uint64_t> put_turn();
   // No more is put: lanes end when all is finished, or at once.
@@ -96,6 +97,8 @@ class Waves {
   };
 
   [[nodiscard]] Verdict check_open() const;
+  [[nodiscard]] Verdict check_free(const Bucket& bucket);
+  void hold(const Bucket& bucket, const Bucket* holder);
   void append(std::unique_ptr<Bucket> bucket);
   Next look(std::size_t lane, Wave& wave);
   [[nodiscard]] Unit& unit(std::uint64_t number) { return units_[number - first_]; }
@@ -113,6 +116,7 @@ class Waves {
   std::condition_variable changed_;
   std::deque<Unit> units_;
   std::vector<std::unique_ptr<Bucket>> spare_;
+  std::vector<const Bucket*> holders_;  // of each tensor: the unfinished bucket that has it
   std::uint64_t step_ = 0;              // of the last bucket that was put
   std::uint64_t step_units_ = 0;        // of that step, so far …
   std::uint64_t step_units_last_ = 0;   // … and of the step before

@@ -77,7 +77,7 @@ struct Rank {
 class Chance {
  public:
   static constexpr std::size_t kTurn = 3;
-  static constexpr std::size_t kUnits = 7;  // of a step
+  static constexpr std::size_t kUnits = 9;  // of a step
 
   Chance(std::uint32_t seed, std::size_t lanes, std::uint64_t bound)
       : random_(seed), workers("tide:bits=3", kShapes, {.feedback = "ef"}) {
@@ -319,6 +319,20 @@ TEST_F(Agreed, JobsThatDoNotFitTakeNoNumber) {
   jobs[0].tensor = 99;
   EXPECT_FALSE(waves_.put({.step = 1}, jobs).has_value());
   EXPECT_EQ(put(1), 0u);
+}
+
+TEST_F(Agreed, ATensorOfAnUnfinishedBucketIsRefusedAndTakesNoNumber) {
+  put(0);
+  put(1);
+  const auto refused = waves_.put({.step = 2}, workers_.jobs(0, 1, 3));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("tensor 1 is in bucket 1 of step 1"), std::string::npos)
+      << refused.error().message;
+  EXPECT_EQ(put(2), 2u) << "of what was refused nothing is taken";
+  EXPECT_EQ(take(0), "0[0-3)");
+  EXPECT_FALSE(waves_.put({.step = 2}, workers_.jobs(0, 0, 1)).has_value());
+  waves_.finish(wave_, wave_.loads);
+  EXPECT_EQ(put(0, 2), 3u);
 }
 
 class Bounded : public Agreed {
