@@ -197,6 +197,18 @@ def a_rank_that_refuses_is_heard_by_the_others(rank, size):
 
 
 @case
+def a_choice_before_a_step_that_a_loaded_state_brings_back_is_a_new_one(rank, size):
+    ddp, handle = made("tide:bits=2", timeout=SOON)
+    saved = handle.state_dict()
+    handle.choose("head", "f32")
+    step(ddp, rank, 0)
+    handle.load_state_dict(saved)
+    handle.choose("head", "tide:bits=3")  # What the others said the first time is no answer.
+    handle.choose("head", "f32")
+    check_exact(step(ddp, rank, 0), size, 0, {"head", "bias"})
+
+
+@case
 def a_rank_may_leave_once_it_has_chosen(rank, size):
     """The others hear of its end before they look at what it chose."""
     _, handle = made("tide:bits=2", timeout=SOON)

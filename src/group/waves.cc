@@ -28,6 +28,8 @@ Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job>
   {
     const std::lock_guard lock(mutex_);
     numbered.number = end();
+    // Before the bucket is planned, which may read the tensors' memories.
+    SLUICE_TRY(check_free(jobs));
     if (!spare_.empty()) {
       bucket = std::move(spare_.back());
       spare_.pop_back();
@@ -38,16 +40,16 @@ Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job>
   const std::lock_guard lock(mutex_);
   SLUICE_ASSERT(numbered.number == end());
   SLUICE_TRY(check_open());
-  SLUICE_TRY(check_free(*bucket));
   append(std::move(bucket));
   hold(*units_.back().bucket, units_.back().bucket.get());
   return numbered.number;
 }
 
-Verdict Waves::check_free(const Bucket& bucket) {
+Verdict Waves::check_free(std::span<const Job> jobs) {
   holders_.resize(memory_.tensors().size());
-  for (const Job& job : bucket.jobs()) {
-    const Bucket* const holder = holders_[job.tensor];
+  for (const Job& job : jobs) {
+    const bool exists = job.tensor < holders_.size();
+    const Bucket* const holder = exists ? holders_[job.tensor] : nullptr;
     if (holder == nullptr) continue;
     return Problem{Code::invalid_argument,
                    fmt::format("tensor {} is in bucket {} of step {}, which is not finished; "
@@ -69,9 +71,11 @@ Checked<std::uint64_t> Waves::put_turn() {
   return end() - 1;
 }
 
-// A unit's members follow from what was put before it, which is the same on all ranks.
+// A unit's members follow from what was put before it, which is the same on all ranks. What may
+// fail comes first.
 void Waves::append(std::unique_ptr<Bucket> bucket) {
-  Unit unit{.bucket = std::move(bucket)};
+  Unit& unit = units_.emplace_back();
+  unit.bucket = std::move(bucket);
   if (unit.bucket != nullptr) {
     unit.chunks_left = unit.bucket->count();
     const std::uint64_t step = unit.bucket->order().step;
@@ -79,7 +83,6 @@ void Waves::append(std::unique_ptr<Bucket> bucket) {
     step_ = step;
   }
   unit.ends_step = ++step_units_ == step_units_last_;
-  units_.push_back(std::move(unit));
   changed_.notify_all();
 }
 

@@ -97,7 +97,7 @@ class Waves {
   };
 
   [[nodiscard]] Verdict check_open() const;
-  [[nodiscard]] Verdict check_free(const Bucket& bucket);
+  [[nodiscard]] Verdict check_free(std::span<const Job> jobs);
   void hold(const Bucket& bucket, const Bucket* holder);
   void append(std::unique_ptr<Bucket> bucket);
   Next look(std::size_t lane, Wave& wave);

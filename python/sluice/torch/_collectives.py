@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import os
 import time
 from typing import Any, Callable, Sequence
 
@@ -17,7 +18,7 @@ from sluice.torch._ranks import Ranks
 NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
          _native.MAXIMUM: "all-reduce", _native.SUM: "all-reduce"}
 AT_ONCE = datetime.timedelta(milliseconds=1)
-DATA, END = 0, 1  # tags of messages between two ranks
+END = 1 << 20  # Tags of messages between two ranks are below it, of those that never come above.
 
 
 class Buffer:
@@ -72,6 +73,7 @@ class Collectives:
             else group
         self._buffers = [Buffer(ranks.device) for _ in range(4)]
         self._works: list[Any] = []  # of the collective in hand
+        self._swaps = 0  # of messages, so far
         self._filled: tuple[Buffer, int] | None = None  # by the collective in hand
         self._on_host = ranks.device.type == "cpu"  # that is, over Gloo
         self._options = {_native.MAXIMUM: dist.AllreduceOptions(),
@@ -100,12 +102,15 @@ class Collectives:
         if backend is None or not self._on_host:
             return
         nothing = torch.empty(1, dtype=torch.uint8)
-        for other in range(ranks.size):  # One that is gone fails at once, and breaks nothing else.
-            try:
-                if other != ranks.rank:
-                    backend.recv([nothing], other, END).wait(AT_ONCE)
-            except RuntimeError:
-                pass
+        # A tag chooses one of as many sets of connections as Gloo has interfaces. A rank that is
+        # gone fails at once, and breaks no connection but its own.
+        sets = os.environ.get("GLOO_SOCKET_IFNAME", "").count(",") + 1
+        for tag in range(END, END + sets):
+            for other in set(range(ranks.size)) - {ranks.rank}:
+                try:
+                    backend.recv([nothing], other, tag).wait(AT_ONCE)
+                except RuntimeError:
+                    pass
 
     def close(self) -> None:
         """When the port is gone, which calls us."""
@@ -209,9 +214,10 @@ class Collectives:
         """
         rank, size, backend = self._ranks.rank, self._ranks.size, self._backend
         others = [(rank + ahead) % size for ahead in range(1, size)]
-        works = [backend.recv([receive[other]], other, DATA) for other in reversed(others)
+        tag, self._swaps = self._swaps % END, self._swaps + 1
+        works = [backend.recv([receive[other]], other, tag) for other in reversed(others)
                  if receive[other].numel()]
-        works += [backend.send([send[other]], other, DATA) for other in others
+        works += [backend.send([send[other]], other, tag) for other in others
                   if send[other].numel()]
         receive[rank].copy_(send[rank])
         return works

@@ -123,7 +123,7 @@ class Ranks:
         self.timeout = timeout or own_timeout(group)
         self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" \
             else torch.device("cpu")
-        self._agreement = -1, 0  # the step before which it was, and which of several
+        self._agreements: "collections.Counter[int]" = collections.Counter()  # before each step
         self._told = threading.Lock()  # held from the first word about a failure on
         self._ranks = _global_ranks(group)
         _attached[tuple(self._ranks)] += 1
@@ -354,11 +354,10 @@ class Ranks:
         key = self._next_agreement(what, step)
         self._store.set(f"{key}/{self.rank}", json.dumps(facts))
         missing = self._wait_for(lambda rank: f"{key}/{rank}", self.timeout)
-        if missing:  # Who is gone now, but was here for this, is not missed.
-            self.check(lambda: what)
         outcome = self._store.compare_set(f"{key}/missing", "", json.dumps(missing))
         missing = json.loads(outcome)
-        if missing:
+        if missing:  # Who is gone now, but was here for this, is not missed.
+            self.check(lambda: what)
             raise SluiceError(f"{what} before step {step}, rank {self.rank} of {self.size}: not on"
                               f" {_list(missing)} within {self.timeout:g} s; accepted: every rank"
                               f" calls it between the same steps; {LONGER}")
@@ -376,10 +375,10 @@ class Ranks:
         self._store.set(f"{key}/{self.rank}", json.dumps({"refused": str(why)}))
 
     def _next_agreement(self, what: str, step: int) -> str:
-        """Counted within a step: ranks that have lost count find each other again in the next."""
-        before, count = self._agreement
-        self._agreement = step, (count + 1 if before == step else 0)
-        return f"{what}/{step}/{self._agreement[1]}"
+        """Counted for each step: ranks that have lost count find each other again in the next. A
+        key is never used twice, though a loaded state brings a step back."""
+        self._agreements[step] += 1
+        return f"{what}/{step}/{self._agreements[step]}"
 
     def tell(self, position: str, cause: BaseException | None) -> None:
         """Gives word of a failure, with its cause if that is here, to ranks that wait in vain.

@@ -300,7 +300,7 @@ class State:
         try:
             chosen = _say("codec", lambda: _native.Codec(codec))
             names = self._choices.matched(pattern, self.tensors.compressed)
-        except ValueError as error:
+        except Exception as error:
             self.ranks.refuse_between_steps("choose()", self.step, error)
             raise
         self.ranks.agree_between_steps("choose()", self.step, {
