@@ -13,6 +13,7 @@ import collectives_cases
 import ddp_cases
 import ddp_kit as kit
 import error_cases
+import handle_cases
 import life_cases
 import shape_cases
 import sparse_cases
@@ -21,8 +22,8 @@ import value_cases
 import watch_cases
 from launch import launch
 
-MODULES = (collectives_cases, value_cases, choice_cases, error_cases, ddp_cases, stream_cases,
-           sparse_cases, watch_cases, shape_cases, life_cases)
+MODULES = (collectives_cases, value_cases, handle_cases, choice_cases, error_cases, ddp_cases,
+           stream_cases, sparse_cases, watch_cases, shape_cases, life_cases)
 
 
 class OnRanks:
