@@ -4,7 +4,7 @@ find_package(benchmark REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
-file(GLOB SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/*_test.cc)
+file(GLOB_RECURSE SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*_test.cc)
 file(GLOB SLUICE_SUPPORT_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
 file(GLOB SLUICE_CONFORMANCE_SOURCES CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/tests/conformance/*.cc)
@@ -68,8 +68,8 @@ target_link_libraries(stream_echo PRIVATE sluice sluice_flags CLI11::CLI11 fmt::
 
 if(SLUICE_FUZZERS)
   add_custom_target(fuzzers)
-  file(GLOB SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/*_fuzz.cc
-       ${PROJECT_SOURCE_DIR}/tests/*/*_fuzz.cc)
+  file(GLOB_RECURSE SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*_fuzz.cc
+       ${PROJECT_SOURCE_DIR}/tests/*_fuzz.cc)
   foreach(source ${SLUICE_FUZZ_SOURCES} ${SLUICE_APP_FUZZ_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})

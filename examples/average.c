@@ -24,8 +24,8 @@ static void reduce(sluice_group** groups, size_t here, uint64_t step, float (*gr
   size_t left = here;
   uint32_t finished[kWorkersHereMax] = {0};
   for (size_t i = 0; i < here; ++i) {
-    const sluice_job job = {0, kCount, gradients[i], gradients[i]}; /* the mean overwrites it */
-    check(sluice_group_start(groups[i], step, &job, 1));
+    const sluice_entry entry = {0, kCount, gradients[i], gradients[i]}; /* the mean overwrites it */
+    check(sluice_group_start(groups[i], step, &entry, 1));
   }
   while (left > 0) {
     for (size_t i = 0; i < here; ++i) {

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   sluice_group* group;
   sluice_options options = {0};
   const sluice_tensor tensor = {1, 1, kCount};            /* id, rows, columns */
-  const sluice_job job = {0, kCount, gradient, gradient}; /* the mean overwrites the gradient */
+  const sluice_entry entry = {0, kCount, gradient, gradient}; /* the mean overwrites the gradient */
 
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   options.rank = (uint32_t)rank;
   options.workers = (uint32_t)size;
   check(sluice_group_make(world, codec, &options, &tensor, 1, &group));
-  check(sluice_group_reduce(group, 0, &job, 1));
+  check(sluice_group_reduce(group, 0, &entry, 1));
   sluice_group_free(group);
   sluice_world_free(world);
   sluice_codec_free(codec);

@@ -106,9 +106,9 @@ static void run_step(worker* me, sluice_queue* queue, uint64_t step) {
   order.step = step;
   for (uint32_t i = 0; i < kTensors; ++i) {
     uint64_t number;
-    const sluice_job job = {i, kCount, me->gradients[i], me->gradients[i]};
+    const sluice_entry entry = {i, kCount, me->gradients[i], me->gradients[i]};
     for (size_t j = 0; j < kCount; ++j) me->gradients[i][j] = (float)(me->rank + 1);
-    check(sluice_queue_put(queue, &order, &job, 1, &number)); /* as soon as it is there */
+    check(sluice_queue_put(queue, &order, &entry, 1, &number)); /* as soon as it is there */
   }
   for (int left = kTensors; left > 0; --left) {
     sluice_event event = SLUICE_EVENT_INIT;

@@ -26,7 +26,7 @@ constexpr Time kStandstill = std::chrono::seconds(30);
 class Cluster final : public protocol::Outbox {
  public:
   explicit Cluster(const Scenario& scenario);
-  Outcome run();
+  ClusterOutcome run();
 
  private:
   void start_aggregator(std::uint32_t index);
@@ -52,19 +52,19 @@ class Cluster final : public protocol::Outbox {
 
   const Scenario& scenario_;
   Time now_{};
-  std::vector<Plan> plans_;  // by job
+  std::vector<Itinerary> plans_;  // by job
   std::vector<std::unique_ptr<Player>> players_;
   std::vector<std::unique_ptr<protocol::Aggregator>> aggregators_;
-  // The last chunk that each worker of a job contributed to, by job, aggregator and slot.
+  // The last use that each worker of a job contributed to, by job, aggregator and slot.
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>>
-      chunks_;
+      uses_;
   std::vector<bool> restarted_;  // each restart of the scenario
   std::uint64_t lives_ = 0;      // of aggregators
   std::uint32_t speaking_ = 0;   // the aggregator that is receiving
   Network network_;
   std::uint64_t progress_ = 0;  // when it was last looked at
   Time look_at_ = kStandstill;
-  Outcome outcome_;
+  ClusterOutcome outcome_;
 };
 
 Cluster::Cluster(const Scenario& scenario)
@@ -189,8 +189,8 @@ void Cluster::fail(const std::string& what) {
       fmt::format("{} at {} us; {}", what, now_.count() / 1000, text_of(scenario_));
 }
 
-// Whoever sends a chunk has the result of the one before, which exists when all have sent theirs:
-// so nobody is more than one chunk of a slot ahead of anybody (I3), and all have what a version
+// Whoever sends a use has the result of the one before, which exists when all have sent theirs:
+// so nobody is more than one use of a slot ahead of anybody (I3), and all have what a version
 // held before it is begun anew (I4). Of a ring it exists when all have spoken about one that is as
 // far before as the ring is deep.
 void Cluster::check_order(const Seat& seat, std::uint32_t aggregator,
@@ -206,13 +206,13 @@ void Cluster::check_order(const Seat& seat, std::uint32_t aggregator,
     return;
   }
   const std::uint32_t ahead = is_ring ? protocol::kRingDepth : 1;
-  auto& sent = chunks_[{seat.link().job, aggregator, header.slot}];
+  auto& sent = uses_[{seat.link().job, aggregator, header.slot}];
   sent.resize(scenario_.workers);
   std::uint32_t& own = sent[seat.link().rank];
-  own = std::max(own, header.chunk);
-  if (std::ranges::all_of(sent, [&](std::uint32_t c) { return c + ahead >= header.chunk; })) return;
-  fail(fmt::format("I3: {} sends chunk {} of slot {} and not all have sent {}", seat.name(),
-                   header.chunk, header.slot, header.chunk - ahead));
+  own = std::max(own, header.use);
+  if (std::ranges::all_of(sent, [&](std::uint32_t c) { return c + ahead >= header.use; })) return;
+  fail(fmt::format("I3: {} sends use {} of slot {} and not all have sent {}", seat.name(),
+                   header.use, header.slot, header.use - ahead));
 }
 
 void Cluster::check_counters() {
@@ -226,7 +226,7 @@ void Cluster::check_counters() {
   }
   if (scenario_.restarts.empty() && !is_killing() &&
       sum.accepted + sum.silent != sum.completed * scenario_.workers) {
-    fail(fmt::format("I7: {} contributions accepted, {} silent, {} chunks of {} workers completed",
+    fail(fmt::format("I7: {} contributions accepted, {} silent, {} uses of {} workers completed",
                      sum.accepted, sum.silent, sum.completed, scenario_.workers));
   }
   if (sum.malformed != 0) {
@@ -299,7 +299,7 @@ Time Cluster::next_event() const {
   return next;
 }
 
-Outcome Cluster::run() {
+ClusterOutcome Cluster::run() {
   while (outcome_.violation.empty() && ++outcome_.events <= scenario_.events_most) {
     const Time next = next_event();
     if (next == kNever || next > scenario_.patience) break;
@@ -332,7 +332,7 @@ Outcome Cluster::run() {
 
 }  // namespace
 
-Outcome play(const Scenario& scenario) { return Cluster(scenario).run(); }
+ClusterOutcome play(const Scenario& scenario) { return Cluster(scenario).run(); }
 
 std::string kind_of(const std::string& violation) {
   return violation.substr(0, violation.find(':'));

@@ -11,7 +11,7 @@
 
 namespace sluice::sim {
 
-struct Outcome {
+struct ClusterOutcome {
   // Empty: everything held. Otherwise which invariant did not, where and when; the seed is in the
   // scenario.
   std::string violation;
@@ -29,11 +29,11 @@ struct Outcome {
 };
 
 // I1 and I2: every answer has the bytes that the reference gives, on every worker. I3, I4: nobody
-// is ahead by more than one chunk of a slot. I5, I7: what the aggregators counted adds up. I6:
+// is ahead by more than one use of a slot. I5, I7: what the aggregators counted adds up. I6:
 // everything ends within the scenario's patience and number of events. I8: jobs do not touch each
 // other. I9: answers say who was counted. I10: nobody is refused. I11: who is done is gone within
 // kLeavesWithin. With a killed worker: the others say who is missing, nothing else goes wrong.
-Outcome play(const Scenario& scenario);
+ClusterOutcome play(const Scenario& scenario);
 
 inline constexpr Time kLeavesWithin = std::chrono::seconds(5);
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kSeeds = 200;
 TEST(Cluster, SeedsHold) {
   std::uint64_t results = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const Outcome outcome = play(scenario_of(seed));
+    const ClusterOutcome outcome = play(scenario_of(seed));
     ASSERT_TRUE(outcome.holds()) << outcome.violation;
     results += outcome.results;
   }
@@ -27,8 +27,8 @@ TEST(Cluster, SeedsHold) {
 
 TEST(Cluster, TheSameSeedIsTheSameRun) {
   for (const std::uint64_t seed : {3u, 17u, 40u}) {
-    const Outcome first = play(scenario_of(seed));
-    const Outcome second = play(scenario_of(seed));
+    const ClusterOutcome first = play(scenario_of(seed));
+    const ClusterOutcome second = play(scenario_of(seed));
     EXPECT_EQ(first.took, second.took);
     EXPECT_EQ(first.datagrams, second.datagrams);
     EXPECT_EQ(first.lost, second.lost);
@@ -36,7 +36,7 @@ TEST(Cluster, TheSameSeedIsTheSameRun) {
   }
 }
 
-// Enough chunks per slot, and everything that a network can do.
+// Enough uses per slot, and everything that a network can do.
 Scenario hostile(std::uint64_t seed, protocol::SlotRule rule) {
   Scenario scenario;
   scenario.seed = seed;
@@ -66,7 +66,7 @@ TEST(Cluster, OtherRulesAreCaught) {
   }
 }
 
-// Many chunks per ring, few of them everybody's.
+// Many uses per ring, few of them everybody's.
 Scenario hostile_to_rings(std::uint64_t seed, protocol::RingRule rule) {
   Scenario scenario = hostile(seed, &protocol::slot_rule);
   scenario.sparse = true;
@@ -88,7 +88,7 @@ TEST(Cluster, OurRingsHoldWhereOtherRingRulesAreCaught) {
   std::uint64_t silent = 0;
   std::uint64_t passed = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    const Outcome outcome = play(hostile_to_rings(seed, &protocol::ring_rule));
+    const ClusterOutcome outcome = play(hostile_to_rings(seed, &protocol::ring_rule));
     ASSERT_TRUE(outcome.holds()) << outcome.violation;
     silent += outcome.aggregators.silent;
     passed += outcome.aggregators.passed;
@@ -98,7 +98,7 @@ TEST(Cluster, OurRingsHoldWhereOtherRingRulesAreCaught) {
 
 TEST(Cluster, OursHoldsWhereOtherRulesAreCaught) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    const Outcome outcome = play(hostile(seed, &protocol::slot_rule));
+    const ClusterOutcome outcome = play(hostile(seed, &protocol::slot_rule));
     ASSERT_TRUE(outcome.holds()) << outcome.violation;
     EXPECT_GT(outcome.aggregators.stale + outcome.aggregators.again, 0u);
   }
@@ -116,7 +116,7 @@ TEST(Cluster, EveryNumberOfWorkersAndAggregatorsAtEveryLoss) {
         scenario.floats = true;
         scenario.weather.loss = loss;
         scenario.patience = std::chrono::hours(1);
-        const Outcome outcome = play(scenario);
+        const ClusterOutcome outcome = play(scenario);
         ASSERT_TRUE(outcome.holds()) << outcome.violation;
       }
     }
@@ -140,7 +140,7 @@ Scenario gigabit(std::uint32_t workers, std::uint32_t exchanges) {
 
 // Of the time that the aggregator's link needs at least for everybody's contributions.
 double share_of_link(const Scenario& scenario) {
-  const Outcome outcome = play(scenario);
+  const ClusterOutcome outcome = play(scenario);
   EXPECT_TRUE(outcome.holds()) << outcome.violation;
   const double took = std::chrono::duration<double>(outcome.took).count();
   const auto bytes = static_cast<double>(outcome.aggregators.up_bytes +
@@ -160,9 +160,9 @@ TEST(Cluster, OnePercentLossCostsATenthAndFiveAThird) {
 
 // How much sooner the same exchanges end where one block in so many is not zero.
 double speed_up(Scenario scenario, std::uint32_t zeros) {
-  const Outcome dense = play(scenario);
+  const ClusterOutcome dense = play(scenario);
   scenario.bulk_zeros = zeros;
-  const Outcome sparse = play(scenario);
+  const ClusterOutcome sparse = play(scenario);
   EXPECT_TRUE(dense.holds()) << dense.violation;
   EXPECT_TRUE(sparse.holds()) << sparse.violation;
   return std::chrono::duration<double>(dense.took) / sparse.took;
@@ -187,7 +187,7 @@ TEST(Cluster, WhoHasNothingKeepsSilent) {
   scenario.bulk_lanes = 524'288;
   scenario.bulk_zeros = 4;
   scenario.bulk_is_shared = false;
-  const Outcome outcome = play(scenario);
+  const ClusterOutcome outcome = play(scenario);
   ASSERT_TRUE(outcome.holds()) << outcome.violation;
   EXPECT_GE(outcome.aggregators.silent, 3 * 8 * 512u);
   EXPECT_LT(outcome.aggregators.passed, outcome.aggregators.silent / 2);
@@ -208,7 +208,7 @@ TEST(Cluster, AKilledWorkerIsNamedByAllOthers) {
     scenario.kill_worker = 1;
     scenario.kill_at = std::chrono::milliseconds(30);
     scenario.patience = std::chrono::seconds(20);
-    const Outcome outcome = play(scenario);
+    const ClusterOutcome outcome = play(scenario);
     EXPECT_TRUE(outcome.holds()) << outcome.violation;
   }
 }
@@ -223,7 +223,7 @@ TEST(Cluster, RestartsOfAllAggregatorsLoseNothing) {
       scenario.restarts.push_back({i % 2, std::chrono::milliseconds(50 + 100 * i)});
     }
     scenario.patience = std::chrono::hours(1);
-    const Outcome outcome = play(scenario);
+    const ClusterOutcome outcome = play(scenario);
     ASSERT_TRUE(outcome.holds()) << outcome.violation;
     EXPECT_GT(outcome.workers.joins, 2u * scenario.workers);
   }

@@ -33,7 +33,7 @@ std::uint64_t seeds_wanted() {
 std::uint32_t threads_wanted() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 // The first of every kind, with how many there are.
-void expect_all_hold(const Tally& tally) {
+void expect_all_hold(const SweepTally& tally) {
   EXPECT_GT(tally.results, 3 * tally.seeds);
   EXPECT_EQ(tally.violations(), 0u) << tally.text();
   for (const auto& [kind, failures] : tally.failures) ADD_FAILURE() << failures.front().violation;
@@ -73,7 +73,7 @@ void restart_at_every_moment(Scenario calm) {
   calm.weather.loss = 0.05;
   calm.weather.reorder = 0.5;
   calm.weather.jitter = milliseconds(5);
-  const Outcome whole = play(calm);
+  const ClusterOutcome whole = play(calm);
   ASSERT_TRUE(whole.holds()) << whole.violation;
   std::uint64_t hung = 0;
   std::string first;
@@ -82,7 +82,7 @@ void restart_at_every_moment(Scenario calm) {
     for (std::uint32_t aggregator = 0; aggregator < calm.aggregators; ++aggregator) {
       Scenario scenario = calm;
       scenario.restarts = {{aggregator, at, {}}};
-      const Outcome outcome = play(scenario);
+      const ClusterOutcome outcome = play(scenario);
       if (outcome.holds()) continue;
       ++hung;
       if (first.empty()) first = outcome.violation;
@@ -134,8 +134,8 @@ TEST(HostileJobs, ARestartAtAnyMomentOfAJobWhoseWorkersComeOneByOne) {
 
 TEST(HostileJobs, TheSameSeedIsTheSameRun) {
   for (const std::uint64_t seed : {3u, 17u, 40u}) {
-    const Outcome first = play(hostile_scenario_of(seed));
-    const Outcome second = play(hostile_scenario_of(seed));
+    const ClusterOutcome first = play(hostile_scenario_of(seed));
+    const ClusterOutcome second = play(hostile_scenario_of(seed));
     EXPECT_EQ(first.violation, second.violation);
     EXPECT_EQ(first.left, second.left);
     EXPECT_EQ(first.events, second.events);
@@ -144,8 +144,8 @@ TEST(HostileJobs, TheSameSeedIsTheSameRun) {
 }
 
 TEST(HostileJobs, ThreadsDoNotChangeWhatComesOut) {
-  const Tally alone = play(Sweep{.seeds = 30, .is_hostile = true});
-  const Tally both = play(Sweep{.seeds = 30, .threads = 3, .is_hostile = true});
+  const SweepTally alone = play(Sweep{.seeds = 30, .is_hostile = true});
+  const SweepTally both = play(Sweep{.seeds = 30, .threads = 3, .is_hostile = true});
   EXPECT_EQ(alone.results, both.results);
   EXPECT_EQ(alone.took, both.took);
   EXPECT_EQ(alone.text(), both.text());
@@ -188,7 +188,7 @@ TEST(HostileJobs, ARunThatGoesOnForEverIsAViolation) {
 TEST(HostileJobs, AnAggregatorThatStaysAwayIsAStandstillThatSaysWhoWaitsForWhat) {
   Scenario scenario = small_job();
   scenario.restarts = {{0, {}, std::chrono::hours(1)}};
-  const Outcome outcome = play(scenario);
+  const ClusterOutcome outcome = play(scenario);
   EXPECT_EQ(kind_of(outcome.violation), "I6");
   EXPECT_NE(outcome.violation.find("[job 0, worker 1: joining; 0 of 4 exchanges, the aggregator "
                                    "does not answer]"),
@@ -203,7 +203,7 @@ TEST(HostileJobs, PausesAndLateStartsTakeTheirTime) {
   const auto slowed = [&](auto change) {
     Scenario slow = scenario;
     change(slow);
-    const Outcome outcome = play(slow);
+    const ClusterOutcome outcome = play(slow);
     EXPECT_TRUE(outcome.holds()) << outcome.violation;
     EXPECT_LE(outcome.took, outcome.left);
     return outcome.took - quick;

@@ -18,7 +18,7 @@
 
 namespace {
 
-using sluice::sim::Outcome;
+using sluice::sim::ClusterOutcome;
 using sluice::sim::Sweep;
 using sluice::sim::WayBack;
 
@@ -33,14 +33,14 @@ std::string replay(const Sweep& sweep, std::uint64_t seed) {
 
 int play_alone(const Sweep& sweep) {
   const auto scenario = scenario_of(sweep, sweep.first);
-  const Outcome outcome = play(scenario);
+  const ClusterOutcome outcome = play(scenario);
   if (!outcome.holds()) {
     fmt::print("{}\n  {} events\n", outcome.violation, outcome.events);
     return 1;
   }
   fmt::print(
       "{}\n  holds: {} us, gone after {} us, {} events, {} datagrams, {} lost, {} steps "
-      "compared, {} retransmits; chunks: {} contributions, {} silent, {} frames without "
+      "compared, {} retransmits; uses: {} contributions, {} silent, {} frames without "
       "data, {} blocked\n",
       text_of(scenario), outcome.took.count() / 1000, outcome.left.count() / 1000, outcome.events,
       outcome.datagrams, outcome.lost, outcome.results, outcome.workers.retransmits,
@@ -91,7 +91,7 @@ int run(int argc, char** argv) {
     return refuse(app, error);
   }
   if (alone) return play_alone(sweep);
-  const sluice::sim::Tally tally = play(sweep);
+  const sluice::sim::SweepTally tally = play(sweep);
   for (const auto& [kind, failures] : tally.failures) {
     for (const auto& failure : failures) {
       if (brief) break;

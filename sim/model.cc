@@ -12,30 +12,30 @@
 namespace sluice::sim {
 namespace {
 
-using protocol::Verdict;
+using protocol::SlotRuling;
 using protocol::Version;
 
-// Chunks are 1 to n here, whatever number the rule sees.
-using Chunk = std::uint32_t;
+// Uses are 1 to n here, whatever number the rule sees.
+using Use = std::uint32_t;
 
 // How often each contribution was counted: two bits each, three stands for three or more. No sum
 // with a two in it is right, so what is beyond need not be told apart, and states stay finite.
 using Sum = std::uint32_t;
 
 // Packets of one direction of one worker; zero is no packet and stands after all others. Up, a
-// packet is its chunk; down, its place in World::results_. Of an unordered channel only one
+// packet is its use; down, its place in World::results_. Of an unordered channel only one
 // arrangement is used, so that equal multisets are equal states.
 using Channel = std::array<std::uint16_t, kModelInFlightMax>;
 
 struct State {
-  Chunk want[kModelWorkersMax] = {};             // the chunk whose result a worker waits for
-  std::uint32_t arrived[kModelWorkersMax] = {};  // bit per chunk: the aggregator has had it
+  Use want[kModelWorkersMax] = {};             // the use whose result a worker waits for
+  std::uint32_t arrived[kModelWorkersMax] = {};  // bit per use: the aggregator has had it
   Version versions[2];                           // the rule's
   Sum sums[2] = {};
   std::uint32_t missing[2] = {};  // contributions to completion; 0 is complete
   Channel up[kModelWorkersMax] = {};
   Channel down[kModelWorkersMax] = {};
-  std::uint16_t accepted[kModelChunksMax] = {};  // the result that was first accepted of a chunk
+  std::uint16_t accepted[kModelChunksMax] = {};  // the result that was first accepted of a use
 };
 
 enum class Event : std::uint8_t { send, up_lost, up_arrives, down_lost, down_arrives };
@@ -48,14 +48,14 @@ struct Action {
 };
 
 struct Answer {
-  Chunk chunk;
+  Use use;
   Sum sum;
   bool operator==(const Answer&) const = default;
 };
 
-// Two versions of 7 bytes, then workers, then chunks, in whole words for the hash.
-constexpr std::size_t packed_size(std::size_t workers, std::size_t chunks, std::size_t packets) {
-  return (14 + workers * (2 + 3 * packets) + 2 * chunks + 7) / 8 * 8;
+// Two versions of 7 bytes, then workers, then uses, in whole words for the hash.
+constexpr std::size_t packed_size(std::size_t workers, std::size_t uses, std::size_t packets) {
+  return (14 + workers * (2 + 3 * packets) + 2 * uses + 7) / 8 * 8;
 }
 using Packed =
     std::array<std::uint8_t, packed_size(kModelWorkersMax, kModelChunksMax, kModelInFlightMax)>;
@@ -65,18 +65,18 @@ class World {
  public:
   World(protocol::SlotRule rule, const Setting& setting) : rule_(rule), setting_(setting) {
     SLUICE_ASSERT(setting.workers >= 1 && setting.workers <= kModelWorkersMax);
-    SLUICE_ASSERT(setting.chunks >= 1 && setting.chunks <= kModelChunksMax);
-    SLUICE_ASSERT(setting.workers * setting.chunks <= kModelContributionsMax);
+    SLUICE_ASSERT(setting.uses >= 1 && setting.uses <= kModelChunksMax);
+    SLUICE_ASSERT(setting.workers * setting.uses <= kModelContributionsMax);
     SLUICE_ASSERT(setting.in_flight_max >= 1 && setting.in_flight_max <= kModelInFlightMax);
   }
 
   State start() const {
     State state;
-    std::fill_n(state.want, setting_.workers, Chunk{1});
+    std::fill_n(state.want, setting_.workers, Use{1});
     return state;
   }
   bool is_end(const State& state) const {
-    return *std::min_element(state.want, state.want + setting_.workers) > setting_.chunks;
+    return *std::min_element(state.want, state.want + setting_.workers) > setting_.uses;
   }
   void list_actions(const State& state, std::vector<Action>& actions) const;
   // Carries the action out. What it violates, of all that is checked.
@@ -90,13 +90,13 @@ class World {
  private:
   template <typename Field>
   void transfer(State& state, Field field) const;
-  std::uint32_t number_of(Chunk chunk) const { return setting_.chunk_first + chunk - 1; }
-  unsigned shift_of(std::uint32_t worker, Chunk chunk) const {
-    return 2 * ((chunk - 1) * setting_.workers + worker);
+  std::uint32_t number_of(Use use) const { return setting_.use_first + use - 1; }
+  unsigned shift_of(std::uint32_t worker, Use use) const {
+    return 2 * ((use - 1) * setting_.workers + worker);
   }
-  Sum exact_sum(Chunk chunk) const {
+  Sum exact_sum(Use use) const {
     Sum sum = 0;
-    for (std::uint32_t w = 0; w < setting_.workers; ++w) sum |= Sum{1} << shift_of(w, chunk);
+    for (std::uint32_t w = 0; w < setting_.workers; ++w) sum |= Sum{1} << shift_of(w, use);
     return sum;
   }
   bool is_checked(Invariant invariant) const { return (setting_.checked & only(invariant)) != 0; }
@@ -104,13 +104,13 @@ class World {
   void list_channel(const Channel& channel, Event lost, Event arrives, std::uint32_t worker,
                     std::vector<Action>& actions) const;
   void put(Channel& channel, std::uint16_t packet) const;
-  void count(State& state, std::size_t side, std::uint32_t worker, Chunk chunk, bool first) const;
-  std::optional<Invariant> arrive_up(State& state, std::uint32_t worker, Chunk chunk);
+  void count(State& state, std::size_t side, std::uint32_t worker, Use use, bool first) const;
+  std::optional<Invariant> arrive_up(State& state, std::uint32_t worker, Use use);
   std::optional<Invariant> arrive_down(State& state, std::uint32_t worker, std::uint16_t packet);
   std::uint16_t packet_of(const Answer& answer);
   std::string text_of(Sum sum) const;
   std::string text_of(const Answer& answer) const {
-    return "the result of chunk " + std::to_string(answer.chunk) + ' ' + text_of(answer.sum);
+    return "the result of use " + std::to_string(answer.use) + ' ' + text_of(answer.sum);
   }
 
   protocol::SlotRule rule_;
@@ -123,10 +123,10 @@ void take(Channel& channel, std::uint32_t at) {
   channel.back() = 0;
 }
 
-std::uint32_t bit_of(Chunk chunk) { return 1u << (chunk - 1); }
+std::uint32_t bit_of(Use use) { return 1u << (use - 1); }
 
 bool same(const Version& a, const Version& b) {
-  return a.used == b.used && a.chunk == b.chunk && a.seen == b.seen;
+  return a.used == b.used && a.use == b.use && a.seen == b.seen;
 }
 
 void World::list_channel(const Channel& channel, Event lost, Event arrives, std::uint32_t worker,
@@ -145,7 +145,7 @@ void World::list_actions(const State& state, std::vector<Action>& actions) const
   actions.clear();
   for (std::uint32_t w = 0; w < setting_.workers; ++w) {
     const bool room = state.up[w][setting_.in_flight_max - 1] == 0;
-    if (room && state.want[w] <= setting_.chunks) actions.push_back({Event::send, w});
+    if (room && state.want[w] <= setting_.uses) actions.push_back({Event::send, w});
     list_channel(state.up[w], Event::up_lost, Event::up_arrives, w, actions);
     list_channel(state.down[w], Event::down_lost, Event::down_arrives, w, actions);
   }
@@ -159,20 +159,20 @@ void World::put(Channel& channel, std::uint16_t packet) const {
   if (setting_.order == Order::unordered) std::sort(channel.begin(), gap + 1, std::greater<>());
 }
 
-// Whether a worker waits for the result of a chunk that has a part in the sum.
+// Whether a worker waits for the result of a use that has a part in the sum.
 bool World::is_awaited(const State& state, Sum sum) const {
-  for (Chunk chunk = 1; chunk <= setting_.chunks; ++chunk) {
-    if ((sum & (exact_sum(chunk) * 3)) == 0) continue;
+  for (Use use = 1; use <= setting_.uses; ++use) {
+    if ((sum & (exact_sum(use) * 3)) == 0) continue;
     for (std::uint32_t w = 0; w < setting_.workers; ++w) {
-      if (state.want[w] <= chunk) return true;
+      if (state.want[w] <= use) return true;
     }
   }
   return false;
 }
 
-void World::count(State& state, std::size_t side, std::uint32_t worker, Chunk chunk,
+void World::count(State& state, std::size_t side, std::uint32_t worker, Use use,
                   bool first) const {
-  const unsigned shift = shift_of(worker, chunk);
+  const unsigned shift = shift_of(worker, use);
   if (first) state.sums[side] = 0;
   if ((state.sums[side] >> shift & 3) != 3) state.sums[side] += Sum{1} << shift;
   // As published: one count for a version, which goes on where the sum is begun anew. Under a rule
@@ -188,21 +188,21 @@ std::uint16_t World::packet_of(const Answer& answer) {
   return static_cast<std::uint16_t>(place);
 }
 
-std::optional<Invariant> World::arrive_up(State& state, std::uint32_t worker, Chunk chunk) {
-  const std::uint32_t number = number_of(chunk);
+std::optional<Invariant> World::arrive_up(State& state, std::uint32_t worker, Use use) {
+  const std::uint32_t number = number_of(use);
   const std::size_t side = number % 2;
   const Version before[2] = {state.versions[0], state.versions[1]};
-  const Verdict verdict = rule_(state.versions, number, worker);
-  const bool counts = verdict == Verdict::first || verdict == Verdict::next;
-  const bool overwrites = verdict == Verdict::first && is_awaited(state, state.sums[side]);
-  const bool is_repeated = (state.arrived[worker] & bit_of(chunk)) != 0;
+  const SlotRuling ruling = rule_(state.versions, number, worker);
+  const bool counts = ruling == SlotRuling::first || ruling == SlotRuling::next;
+  const bool overwrites = ruling == SlotRuling::first && is_awaited(state, state.sums[side]);
+  const bool is_repeated = (state.arrived[worker] & bit_of(use)) != 0;
   const bool changes =
       counts || !same(before[0], state.versions[0]) || !same(before[1], state.versions[1]);
-  state.arrived[worker] |= bit_of(chunk);
-  if (counts) count(state, side, worker, chunk, verdict == Verdict::first);
-  if (verdict != Verdict::stale && state.missing[side] == 0) {
+  state.arrived[worker] |= bit_of(use);
+  if (counts) count(state, side, worker, use, ruling == SlotRuling::first);
+  if (ruling != SlotRuling::stale && state.missing[side] == 0) {
     // The number is that of the packet which is answered, as the header is published to be.
-    const std::uint16_t packet = packet_of({chunk, state.sums[side]});
+    const std::uint16_t packet = packet_of({use, state.sums[side]});
     for (std::uint32_t w = 0; w < setting_.workers; ++w) {
       if (counts || w == worker) put(state.down[w], packet);
     }
@@ -215,11 +215,11 @@ std::optional<Invariant> World::arrive_up(State& state, std::uint32_t worker, Ch
 std::optional<Invariant> World::arrive_down(State& state, std::uint32_t worker,
                                             std::uint16_t packet) {
   const Answer& answer = results_[packet];
-  if (answer.chunk != state.want[worker]) return std::nullopt;
+  if (answer.use != state.want[worker]) return std::nullopt;
   ++state.want[worker];
-  std::uint16_t& accepted = state.accepted[answer.chunk - 1];
+  std::uint16_t& accepted = state.accepted[answer.use - 1];
   if (accepted == 0) accepted = packet;
-  if (answer.sum != exact_sum(answer.chunk) && is_checked(Invariant::exactly_once)) {
+  if (answer.sum != exact_sum(answer.use) && is_checked(Invariant::exactly_once)) {
     return Invariant::exactly_once;
   }
   if (accepted != packet && is_checked(Invariant::agreement)) return Invariant::agreement;
@@ -243,11 +243,11 @@ std::optional<Invariant> World::act(State& state, const Action& action) {
 
 std::string World::text_of(Sum sum) const {
   std::string text = "{";
-  for (Chunk chunk = 1; chunk <= setting_.chunks; ++chunk) {
+  for (Use use = 1; use <= setting_.uses; ++use) {
     for (std::uint32_t w = 0; w < setting_.workers; ++w) {
-      for (Sum times = sum >> shift_of(w, chunk) & 3; times > 0; --times) {
+      for (Sum times = sum >> shift_of(w, use) & 3; times > 0; --times) {
         if (text.size() > 1) text += ' ';
-        text += 'w' + std::to_string(w) + ':' + std::to_string(chunk);
+        text += 'w' + std::to_string(w) + ':' + std::to_string(use);
       }
     }
   }
@@ -259,15 +259,15 @@ std::string World::describe(const State& before, const Action& action, const Sta
   const std::uint32_t w = action.worker;
   const std::string worker = 'w' + std::to_string(w);
   const std::string copy = action.duplicate ? " (a copy is still under way)" : "";
-  if (action.event == Event::send) return worker + " sends chunk " + std::to_string(before.want[w]);
+  if (action.event == Event::send) return worker + " sends use " + std::to_string(before.want[w]);
   if (action.event == Event::up_lost || action.event == Event::up_arrives) {
-    const Chunk chunk = before.up[w][action.at];
-    const std::string packet = "chunk " + std::to_string(chunk) + " of " + worker;
+    const Use use = before.up[w][action.at];
+    const std::string packet = "chunk " + std::to_string(use) + " of " + worker;
     if (action.event == Event::up_lost) return packet + " is lost";
-    const std::size_t side = number_of(chunk) % 2;
+    const std::size_t side = number_of(use) % 2;
     Version versions[2] = {before.versions[0], before.versions[1]};
-    const Verdict verdict = rule_(versions, number_of(chunk), w);
-    return packet + " arrives" + copy + ": " + kVerdicts[static_cast<std::size_t>(verdict)] +
+    const SlotRuling ruling = rule_(versions, number_of(use), w);
+    return packet + " arrives" + copy + ": " + kVerdicts[static_cast<std::size_t>(ruling)] +
            "; version " + std::to_string(side) + " holds " + text_of(after.sums[side]) +
            (after.missing[side] == 0 ? ", complete" : "");
   }
@@ -282,10 +282,10 @@ template <typename Field>
 void World::transfer(State& state, Field field) const {
   for (std::size_t side = 0; side < 2; ++side) {
     Version& version = state.versions[side];
-    std::uint32_t chunk = version.used ? version.chunk - setting_.chunk_first + 1 : 0;
-    field(chunk, 1);
-    version.used = chunk != 0;
-    version.chunk = version.used ? number_of(chunk) : 0;
+    std::uint32_t use = version.used ? version.use - setting_.use_first + 1 : 0;
+    field(use, 1);
+    version.used = use != 0;
+    version.use = version.used ? number_of(use) : 0;
     field(version.seen, 1);
     field(state.missing[side], 1);
     field(state.sums[side], 4);
@@ -298,7 +298,7 @@ void World::transfer(State& state, Field field) const {
       field(state.down[w][i], 2);
     }
   }
-  for (std::uint32_t i = 0; i < setting_.chunks; ++i) field(state.accepted[i], 2);
+  for (std::uint32_t i = 0; i < setting_.uses; ++i) field(state.accepted[i], 2);
 }
 
 Packed World::pack(State state) const {
@@ -335,7 +335,7 @@ std::string Report::text() const {
 
 Report check(protocol::SlotRule rule, const Setting& setting) {
   return Search<World, Action>(World(rule, setting),
-                       packed_size(setting.workers, setting.chunks, setting.in_flight_max),
+                       packed_size(setting.workers, setting.uses, setting.in_flight_max),
                        setting.checked, setting.states_max)
       .run();
 }

@@ -1,8 +1,8 @@
-// A model check of one slot: everything that can happen to a few workers, chunks and packets.
+// A model check of one slot: everything that can happen to a few workers, uses and packets.
 //
-// n workers put C chunks, one after the other, through one slot of an aggregator that follows a
+// n workers put C uses, one after the other, through one slot of an aggregator that follows a
 // slot rule. Each worker has a channel up and one down, which hold a bounded number of packets.
-// What can happen, at any time: a worker sends the chunk it waits for, first or again; a packet is
+// What can happen, at any time: a worker sends the use it waits for, first or again; a packet is
 // lost; a packet arrives; a packet arrives and a copy is still under way. The aggregator sends the
 // result to all when the sum is complete, again to a worker that repeats its contribution to a
 // complete sum, and nothing otherwise; a result that does not fit into a channel is lost. A sum is
@@ -23,9 +23,9 @@
 namespace sluice::sim {
 
 enum class Invariant : std::uint8_t {
-  exactly_once,  // an accepted result of a chunk is one contribution to it of every worker
-  agreement,     // all who accept the result of a chunk accept the same
-  retention,     // a version is begun anew when nobody waits for a chunk that is in it
+  exactly_once,  // an accepted result of a use is one contribution to it of every worker
+  agreement,     // all who accept the result of a use accept the same
+  retention,     // a version is begun anew when nobody waits for a use that is in it
   idempotence,   // what arrived before changes neither the sums nor what the rule remembers
   liveness,      // from every state all workers can still come to their end
 };
@@ -52,12 +52,12 @@ inline constexpr std::uint32_t kModelContributionsMax = 16;
 
 struct Setting {
   std::uint32_t workers = 2;
-  std::uint32_t chunks = 3;
+  std::uint32_t uses = 3;
   std::uint32_t in_flight_max = 2;  // per worker and direction
   Order order = Order::unordered;
   bool loss = true;
   bool duplication = false;
-  std::uint32_t chunk_first = 1;  // the number the rule sees for the first chunk
+  std::uint32_t use_first = 1;  // the number the rule sees for the first use
   Invariants checked = kEveryInvariant;
   std::size_t states_max = 8'000'000;
 };

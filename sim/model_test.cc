@@ -17,11 +17,11 @@ void PrintTo(const NamedRule& rule, std::ostream* stream) { *stream << rule.name
 namespace {
 
 using protocol::slot_rule;
-using protocol::Verdict;
+using protocol::SlotRuling;
 using protocol::Version;
 
 constexpr Setting kHostile{
-    .workers = 2, .chunks = 4, .in_flight_max = 2, .loss = true, .duplication = true};
+    .workers = 2, .uses = 4, .in_flight_max = 2, .loss = true, .duplication = true};
 
 Setting with(Setting setting, Invariant invariant) {
   setting.checked = only(invariant);
@@ -40,7 +40,7 @@ void expect_holds(protocol::SlotRule rule, const Setting& setting, std::size_t s
   EXPECT_TRUE(report.holds()) << report.text();
   EXPECT_TRUE(report.trace.empty());
   EXPECT_EQ(report.states, states);
-  const std::string name = std::to_string(setting.workers) + "x" + std::to_string(setting.chunks) +
+  const std::string name = std::to_string(setting.workers) + "x" + std::to_string(setting.uses) +
                            "x" + std::to_string(setting.in_flight_max);
   testing::Test::RecordProperty("states_" + name, std::to_string(report.states));
   testing::Test::RecordProperty("transitions_" + name, std::to_string(report.transitions));
@@ -55,36 +55,36 @@ void expect_found(protocol::SlotRule rule, const Setting& setting, Invariant inv
   EXPECT_EQ(name_of(*report.violated), name_of(invariant)) << report.text();
   ASSERT_FALSE(report.trace.empty());
   EXPECT_EQ(report.trace.size(), steps) << report.text();
-  EXPECT_EQ(report.trace.front(), "w0 sends chunk 1");
+  EXPECT_EQ(report.trace.front(), "w0 sends use 1");
   EXPECT_NE(report.text().find("violates " + std::string(name_of(invariant))), std::string::npos);
 }
 
 // Wrong in ways that the rules of sim/rules.h are not, each for one invariant.
 
-// A repeated contribution is taken for one of a chunk that is over: a lost result stays lost.
-Verdict never_answers(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Verdict verdict = slot_rule(versions, chunk, worker);
-  return verdict == Verdict::again ? Verdict::stale : verdict;
+// A repeated contribution is taken for one of a use that is over: a lost result stays lost.
+SlotRuling never_answers(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const SlotRuling ruling = slot_rule(versions, use, worker);
+  return ruling == SlotRuling::again ? SlotRuling::stale : ruling;
 }
 
-// A repeated contribution begins its chunk anew, under those who have not had the result.
-Verdict begins_anew(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Verdict verdict = slot_rule(versions, chunk, worker);
-  return verdict == Verdict::again ? Verdict::first : verdict;
+// A repeated contribution begins its use anew, under those who have not had the result.
+SlotRuling begins_anew(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const SlotRuling ruling = slot_rule(versions, use, worker);
+  return ruling == SlotRuling::again ? SlotRuling::first : ruling;
 }
 
 // Compares numbers as they are, which ends where they wrap.
-Verdict does_not_wrap(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Version& version = versions[chunk % 2];
-  if (version.used && chunk < version.chunk) return Verdict::stale;
-  return slot_rule(versions, chunk, worker);
+SlotRuling does_not_wrap(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const Version& version = versions[use % 2];
+  if (version.used && use < version.use) return SlotRuling::stale;
+  return slot_rule(versions, use, worker);
 }
 
 // Holds on to whatever began the version first.
-Verdict keeps_for_ever(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Version& version = versions[chunk % 2];
-  if (version.used && chunk != version.chunk) return Verdict::stale;
-  return slot_rule(versions, chunk, worker);
+SlotRuling keeps_for_ever(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const Version& version = versions[use % 2];
+  if (version.used && use != version.use) return SlotRuling::stale;
+  return slot_rule(versions, use, worker);
 }
 
 // ---- The model itself.
@@ -94,14 +94,14 @@ Verdict keeps_for_ever(Version (&versions)[2], std::uint32_t chunk, std::uint32_
 TEST(Model, CountsWhatCanBeCountedByHand) {
   const Report report =
       check(slot_rule,
-            {.workers = 1, .chunks = 1, .in_flight_max = 1, .loss = false, .duplication = false});
+            {.workers = 1, .uses = 1, .in_flight_max = 1, .loss = false, .duplication = false});
   EXPECT_TRUE(report.holds()) << report.text();
   EXPECT_EQ(report.states, 7u);
   EXPECT_EQ(report.transitions, 8u);
 }
 
 TEST(Model, LossReorderingAndDuplicationEachAddStates) {
-  Setting setting{.workers = 2, .chunks = 2, .in_flight_max = 2, .order = Order::fifo};
+  Setting setting{.workers = 2, .uses = 2, .in_flight_max = 2, .order = Order::fifo};
   setting.loss = false;
   const std::size_t calm = check(slot_rule, setting).states;
   setting.loss = true;
@@ -127,7 +127,7 @@ TEST(Model, StoppedEarlyIsNotTakenForTheWhole) {
 }
 
 TEST(Model, WhatIsNotCheckedIsNotFound) {
-  const Setting tiny{.workers = 2, .chunks = 1, .in_flight_max = 1};
+  const Setting tiny{.workers = 2, .uses = 1, .in_flight_max = 1};
   Setting unchecked = tiny;
   unchecked.checked = 0;
   EXPECT_TRUE(check(counts_twice, unchecked).holds());
@@ -135,7 +135,7 @@ TEST(Model, WhatIsNotCheckedIsNotFound) {
 }
 
 TEST(Model, EveryInvariantCanBeViolatedByItself) {
-  const Setting lossy{.workers = 2, .chunks = 4, .in_flight_max = 2};
+  const Setting lossy{.workers = 2, .uses = 4, .in_flight_max = 2};
   expect_found(published, with(lossy, Invariant::exactly_once), Invariant::exactly_once, 12);
   expect_found(published, with(lossy, Invariant::agreement), Invariant::agreement, 18);
   expect_found(begins_anew, with(lossy, Invariant::retention), Invariant::retention, 4);
@@ -144,7 +144,7 @@ TEST(Model, EveryInvariantCanBeViolatedByItself) {
 }
 
 TEST(Model, RuleThatLosesTheWayIsSafeButNotLive) {
-  const Setting lossy{.workers = 2, .chunks = 3, .in_flight_max = 2};
+  const Setting lossy{.workers = 2, .uses = 3, .in_flight_max = 2};
   for (const protocol::SlotRule rule : {&never_answers, &keeps_for_ever}) {
     const Report report = check(rule, lossy);
     EXPECT_TRUE(report.exhausted) << report.text();
@@ -156,10 +156,10 @@ TEST(Model, RuleThatLosesTheWayIsSafeButNotLive) {
 
 TEST(Model, TraceIsReadable) {
   const std::vector<std::string> expected{
-      "w0 sends chunk 1",
+      "w0 sends use 1",
       "chunk 1 of w0 arrives (a copy is still under way): first; version 1 holds {w0:1}",
       "chunk 1 of w0 arrives: next; version 1 holds {w0:1 w0:1}, complete",
-      "w0 gets the result of chunk 1 {w0:1 w0:1}: accepted",
+      "w0 gets the result of use 1 {w0:1 w0:1}: accepted",
   };
   const Report report = check(counts_twice, with(kHostile, Invariant::exactly_once));
   EXPECT_EQ(report.trace, expected) << report.text();
@@ -169,7 +169,7 @@ TEST(Model, TraceIsReadable) {
 
 TEST(SlotRuleModel, OursHoldsForThreeInFlight) {
   expect_holds(slot_rule,
-               {.workers = 2, .chunks = 3, .in_flight_max = 3, .loss = true, .duplication = true},
+               {.workers = 2, .uses = 3, .in_flight_max = 3, .loss = true, .duplication = true},
                548'881);
 }
 
@@ -183,12 +183,12 @@ TEST(SlotRuleModel, OursHoldsForFourChunksWithoutDuplication) {
 
 // Counted by nobody else: streaming.md did not get to the end with three workers.
 TEST(SlotRuleModel, OursHoldsForThreeWorkers) {
-  const Setting hostile{.workers = 3, .chunks = 2, .loss = true, .duplication = true};
+  const Setting hostile{.workers = 3, .uses = 2, .loss = true, .duplication = true};
   Setting wide = hostile;
   wide.in_flight_max = 2;
   expect_holds(slot_rule, wide, 276'281);
   Setting narrow = hostile;
-  narrow.chunks = 5;
+  narrow.uses = 5;
   narrow.in_flight_max = 1;
   const Report report = check(slot_rule, narrow);
   EXPECT_TRUE(report.holds()) << report.text();
@@ -198,7 +198,7 @@ TEST(SlotRuleModel, OursHoldsForThreeWorkers) {
 TEST(SlotRuleModel, OursHoldsForOneWorker) {
   Setting setting = kHostile;
   setting.workers = 1;
-  setting.chunks = 6;
+  setting.uses = 6;
   EXPECT_TRUE(check(slot_rule, setting).holds());
 }
 
@@ -209,28 +209,28 @@ TEST(SlotRuleModel, OursHoldsOverPathsInOrder) {
 TEST(SlotRuleModel, OursHoldsWhereNumbersWrap) {
   for (const std::uint32_t first : {0u, 2u, 0x7FFFFFFEu, 0xFFFFFFFDu, 0xFFFFFFFFu}) {
     Setting setting = kHostile;
-    setting.chunk_first = first;
+    setting.use_first = first;
     expect_holds(slot_rule, setting, 116'732);
   }
 }
 
 TEST(SlotRuleModel, ComparisonThatDoesNotWrapIsFound) {
-  Setting setting{.workers = 2, .chunks = 4, .in_flight_max = 1};
+  Setting setting{.workers = 2, .uses = 4, .in_flight_max = 1};
   EXPECT_TRUE(check(does_not_wrap, setting).holds());
-  setting.chunk_first = 0xFFFFFFFE;
+  setting.use_first = 0xFFFFFFFE;
   EXPECT_EQ(check(does_not_wrap, setting).violated, Invariant::liveness);
 }
 
 // ---- The published rule.
 
 TEST(PublishedModel, HoldsOverPathsInOrder) {
-  expect_holds(published, in_order({.workers = 2, .chunks = 4, .in_flight_max = 2}), 5'557);
-  expect_holds(published, in_order({.workers = 2, .chunks = 4, .in_flight_max = 3}), 25'396);
-  expect_holds(published, in_order({.workers = 3, .chunks = 3, .in_flight_max = 2}), 144'366);
+  expect_holds(published, in_order({.workers = 2, .uses = 4, .in_flight_max = 2}), 5'557);
+  expect_holds(published, in_order({.workers = 2, .uses = 4, .in_flight_max = 3}), 25'396);
+  expect_holds(published, in_order({.workers = 3, .uses = 3, .in_flight_max = 2}), 144'366);
 }
 
 TEST(PublishedModel, IsWrongWhereOnePacketOvertakesAnother) {
-  Setting setting{.workers = 2, .chunks = 4, .in_flight_max = 2};
+  Setting setting{.workers = 2, .uses = 4, .in_flight_max = 2};
   setting.checked = only(Invariant::exactly_once);
   expect_found(published, setting, Invariant::exactly_once, 12);
   const Report report = check(published, setting);
@@ -239,7 +239,7 @@ TEST(PublishedModel, IsWrongWhereOnePacketOvertakesAnother) {
 }
 
 TEST(PublishedModel, NeedsNoLossToBeWrong) {
-  Setting setting{.workers = 2, .chunks = 4, .in_flight_max = 2, .loss = false};
+  Setting setting{.workers = 2, .uses = 4, .in_flight_max = 2, .loss = false};
   expect_found(published, with(setting, Invariant::exactly_once), Invariant::exactly_once, 12);
   setting.duplication = true;
   const Report report = check(published, with(setting, Invariant::exactly_once));
@@ -271,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, OtherRules, testing::ValuesIn(kOtherRules),
 
 // Tests over a path that keeps the order say nothing about the part of a rule that is for others.
 TEST(MutantModel, PathsInOrderHideTwoOfThree) {
-  EXPECT_TRUE(check(no_chunk_test, in_order(kHostile)).holds());
+  EXPECT_TRUE(check(no_use_test, in_order(kHostile)).holds());
   EXPECT_TRUE(check(clears_other_version, in_order(kHostile)).holds());
   EXPECT_FALSE(check(counts_twice, in_order(kHostile)).holds());
 }
@@ -279,21 +279,23 @@ TEST(MutantModel, PathsInOrderHideTwoOfThree) {
 // ---- What the other rules say, packet by packet.
 
 struct Fed {
-  std::uint32_t chunk;
+  std::uint32_t use;
   std::uint32_t worker;
-  Verdict verdict;
+  SlotRuling ruling;
 };
 
 void expect_verdicts(protocol::SlotRule rule, const std::vector<Fed>& fed) {
   Version versions[2];
   for (std::size_t i = 0; i < fed.size(); ++i) {
-    EXPECT_EQ(rule(versions, fed[i].chunk, fed[i].worker), fed[i].verdict) << "packet " << i;
+    EXPECT_EQ(rule(versions, fed[i].use, fed[i].worker), fed[i].ruling) << "packet " << i;
   }
 }
 
 const std::vector<Fed>& two_chunks() {
-  static const std::vector<Fed> fed{
-      {1, 0, Verdict::first}, {1, 1, Verdict::next}, {2, 0, Verdict::first}, {2, 1, Verdict::next}};
+  static const std::vector<Fed> fed{{1, 0, SlotRuling::first},
+                                    {1, 1, SlotRuling::next},
+                                    {2, 0, SlotRuling::first},
+                                    {2, 1, SlotRuling::next}};
   return fed;
 }
 
@@ -304,7 +306,8 @@ std::vector<Fed> two_chunks_and(const std::vector<Fed>& more) {
 }
 
 TEST(OtherRulesVerdicts, AllAgreeWhereNothingIsLostOrRepeated) {
-  const std::vector<Fed> fed = two_chunks_and({{3, 1, Verdict::first}, {3, 0, Verdict::next}});
+  const std::vector<Fed> fed =
+      two_chunks_and({{3, 1, SlotRuling::first}, {3, 0, SlotRuling::next}});
   expect_verdicts(slot_rule, fed);
   for (const NamedRule& other : kOtherRules) {
     SCOPED_TRACE(other.name);
@@ -313,20 +316,22 @@ TEST(OtherRulesVerdicts, AllAgreeWhereNothingIsLostOrRepeated) {
 }
 
 TEST(OtherRulesVerdicts, EachDiffersFromOursAsItSays) {
-  expect_verdicts(slot_rule, two_chunks_and({{1, 0, Verdict::again},
-                                             {2, 0, Verdict::again},
-                                             {3, 0, Verdict::first},
-                                             {1, 1, Verdict::stale}}));
-  expect_verdicts(published, two_chunks_and({{2, 1, Verdict::again},
-                                             {1, 0, Verdict::first},
-                                             {2, 0, Verdict::next},
-                                             {3, 1, Verdict::first}}));
-  expect_verdicts(no_chunk_test, two_chunks_and({{3, 0, Verdict::first}, {1, 1, Verdict::next}}));
+  expect_verdicts(slot_rule, two_chunks_and({{1, 0, SlotRuling::again},
+                                             {2, 0, SlotRuling::again},
+                                             {3, 0, SlotRuling::first},
+                                             {1, 1, SlotRuling::stale}}));
+  expect_verdicts(published, two_chunks_and({{2, 1, SlotRuling::again},
+                                             {1, 0, SlotRuling::first},
+                                             {2, 0, SlotRuling::next},
+                                             {3, 1, SlotRuling::first}}));
+  expect_verdicts(no_use_test,
+                  two_chunks_and({{3, 0, SlotRuling::first}, {1, 1, SlotRuling::next}}));
   expect_verdicts(clears_other_version,
-                  two_chunks_and({{1, 0, Verdict::next}, {2, 0, Verdict::next}}));
+                  two_chunks_and({{1, 0, SlotRuling::next}, {2, 0, SlotRuling::next}}));
   expect_verdicts(clears_other_version,
-                  two_chunks_and({{3, 0, Verdict::first}, {1, 0, Verdict::stale}}));
-  expect_verdicts(counts_twice, two_chunks_and({{2, 1, Verdict::next}, {1, 0, Verdict::next}}));
+                  two_chunks_and({{3, 0, SlotRuling::first}, {1, 0, SlotRuling::stale}}));
+  expect_verdicts(counts_twice,
+                  two_chunks_and({{2, 1, SlotRuling::next}, {1, 0, SlotRuling::next}}));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Time draw_time(Dice& dice, Time most) {
 
 }  // namespace
 
-Player::Player(const Scenario& scenario, const Plan& plan, std::uint32_t number)
+Player::Player(const Scenario& scenario, const Itinerary& plan, std::uint32_t number)
     : number_(number),
       job_(number / scenario.workers),
       rank_(number % scenario.workers),

@@ -13,7 +13,7 @@
 namespace sluice::sim {
 
 // Of one job, for all its workers.
-struct Plan {
+struct Itinerary {
   std::vector<PlannedExchange> exchanges;
   std::vector<PlannedExchange> meetings;
 };
@@ -23,7 +23,7 @@ class Player {
   enum class Stage : std::uint8_t { absent, playing, leaving, gone, dead };
 
   // Both outlive this. Numbered through, the workers of a job after those of the one before.
-  Player(const Scenario& scenario, const Plan& plan, std::uint32_t number);
+  Player(const Scenario& scenario, const Itinerary& plan, std::uint32_t number);
 
   // Of the main job, then of the meetings'.
   [[nodiscard]] std::span<const std::unique_ptr<Seat>> seats() const { return seats_; }

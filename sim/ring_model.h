@@ -1,8 +1,8 @@
-// A model check of one ring: everything that can happen to a few workers, chunks and packets.
+// A model check of one ring: everything that can happen to a few workers, uses and packets.
 //
-// As sim/model.h, but not everybody has something for every chunk. A worker may speak at any time
-// about the chunk that it waits for, first or again: with its data, or to say that it has none; or
-// it asks. A silent worker accepts results of later chunks, too. Whoever asks, or repeats data, is
+// As sim/model.h, but not everybody has something for every use. A worker may speak at any time
+// about the use that it waits for, first or again: with its data, or to say that it has none; or
+// it asks. A silent worker accepts results of later uses, too. Whoever asks, or repeats data, is
 // answered with the result if it is kept and the worker is not known to have it.
 #pragma once
 
@@ -20,14 +20,14 @@ static_assert(kRingModelDepthMax <= protocol::kRingDepth);
 
 struct RingSetting {
   std::uint32_t workers = 2;
-  std::uint32_t chunks = 3;
+  std::uint32_t uses = 3;
   std::uint32_t depth = 2;
   std::uint32_t in_flight_max = 1;  // per worker and direction
-  // Bits of the workers that have something for each chunk; never none.
+  // Bits of the workers that have something for each use; never none.
   std::array<std::uint32_t, kModelChunksMax> owners{};
   bool loss = true;
   bool duplication = true;
-  std::uint32_t chunk_first = 1;  // the number the rule sees for the first chunk
+  std::uint32_t use_first = 1;  // the number the rule sees for the first use
   // Workers that are wrong: they acknowledge all before the last result that they have, whatever
   // they lack.
   bool acknowledges_gaps = false;

@@ -16,10 +16,10 @@ namespace {
 
 using protocol::ring_rule;
 
-// Worker 0 has something for the first chunk and the last, worker 1 for those between: each is
-// silent while the ring goes round, and looks ahead over several chunks.
+// Worker 0 has something for the first use and the last, worker 1 for those between: each is
+// silent while the ring goes round, and looks ahead over several uses.
 constexpr RingSetting kHostile{
-    .workers = 2, .chunks = 4, .depth = 2, .in_flight_max = 1, .owners = {0b01, 0b10, 0b10, 0b01}};
+    .workers = 2, .uses = 4, .depth = 2, .in_flight_max = 1, .owners = {0b01, 0b10, 0b10, 0b01}};
 
 RingSetting of(RingSetting setting, std::array<std::uint32_t, kModelChunksMax> owners) {
   setting.owners = owners;
@@ -38,7 +38,7 @@ TEST(RingModel, OursHoldsWhoeverHasWhatOfThreeChunks) {
   for (std::uint32_t a = 1; a <= 3; ++a) {
     for (std::uint32_t b = 1; b <= 3; ++b) {
       for (std::uint32_t c = 1; c <= 3; ++c) {
-        const RingSetting setting{.chunks = 3, .depth = 2, .owners = {a, b, c}};
+        const RingSetting setting{.uses = 3, .depth = 2, .owners = {a, b, c}};
         const Report report = check(ring_rule, setting);
         EXPECT_TRUE(report.holds()) << a << b << c << ": " << report.text();
         states += report.states;
@@ -54,13 +54,13 @@ TEST(RingModel, OursHoldsWhereTheRingGoesRoundTwice) {
   expect_holds(of(kHostile, {0b01, 0b01, 0b01, 0b01}), "one_sends");
   expect_holds(of(kHostile, {0b11, 0b01, 0b01, 0b10}), "all_then_each");
   RingSetting deep = of(kHostile, {0b01, 0b01, 0b10, 0b01, 0b01});
-  deep.chunks = 5;
+  deep.uses = 5;
   deep.depth = 3;
   expect_holds(deep, "2x5x1_deep");
 }
 
 TEST(RingModel, OursHoldsForTwoInFlight) {
-  expect_holds({.chunks = 3,
+  expect_holds({.uses = 3,
                 .depth = 2,
                 .in_flight_max = 2,
                 .owners = {0b11, 0b01, 0b10},
@@ -69,12 +69,9 @@ TEST(RingModel, OursHoldsForTwoInFlight) {
 }
 
 TEST(RingModel, OursHoldsForThreeWorkers) {
-  expect_holds({.workers = 3,
-                .chunks = 3,
-                .depth = 1,
-                .owners = {0b001, 0b110, 0b001},
-                .duplication = false},
-               "3x3x1");
+  expect_holds(
+      {.workers = 3, .uses = 3, .depth = 1, .owners = {0b001, 0b110, 0b001}, .duplication = false},
+      "3x3x1");
 }
 
 // Without silence it is the rule of slots.
@@ -85,7 +82,7 @@ TEST(RingModel, OursHoldsWhereAllHaveSomethingForEveryChunk) {
 TEST(RingModel, OursHoldsWhereNumbersWrap) {
   for (const std::uint32_t first : {0u, 3u, 0x7FFFFFFEu, 0xFFFFFFFDu, 0xFFFFFFFFu}) {
     RingSetting setting = kHostile;
-    setting.chunk_first = first;
+    setting.use_first = first;
     expect_holds(setting, "wraps");
   }
 }
@@ -101,13 +98,13 @@ TEST(RingModel, AnAcknowledgementOverAGapIsFound) {
 
 TEST(RingModel, TraceIsReadable) {
   const std::vector<std::string> expected{
-      "w0 sends data about chunk 1 from w0, next 4",
-      "data about chunk 1 from w0, next 4 arrives (a copy is still under way): first; place 1 "
+      "w0 sends data about use 1 from w0, next 4",
+      "data about use 1 from w0, next 4 arrives (a copy is still under way): first; place 1 "
       "holds {w0:1}",
-      "data about chunk 1 from w0, next 4 arrives: next; place 1 holds {w0:1 w0:1}",
-      "w1 sends nothing about chunk 1 from w1, next 2",
-      "nothing about chunk 1 from w1, next 2 arrives: noted; place 1 holds {w0:1 w0:1}, complete",
-      "w0 gets the result of chunk 1 {w0:1 w0:1}: accepted",
+      "data about use 1 from w0, next 4 arrives: next; place 1 holds {w0:1 w0:1}",
+      "w1 sends nothing about use 1 from w1, next 2",
+      "nothing about use 1 from w1, next 2 arrives: noted; place 1 holds {w0:1 w0:1}, complete",
+      "w0 gets the result of use 1 {w0:1 w0:1}: accepted",
   };
   RingSetting setting = kHostile;
   setting.checked = only(Invariant::exactly_once);
@@ -119,7 +116,7 @@ class OtherRingRules : public testing::TestWithParam<NamedRingRule> {};
 
 TEST_P(OtherRingRules, AreFound) {
   // What comes late needs another packet to overtake it.
-  const RingSetting late{.chunks = 3, .depth = 2, .in_flight_max = 2, .owners = {0b11, 0b11, 0b11}};
+  const RingSetting late{.uses = 3, .depth = 2, .in_flight_max = 2, .owners = {0b11, 0b11, 0b11}};
   std::string found;
   for (const RingSetting& setting : {kHostile, of(kHostile, {0b01, 0b01, 0b01, 0b10}), late}) {
     const Report report = check(GetParam().rule, setting);

@@ -8,23 +8,23 @@
 
 namespace sluice::sim {
 
-// Ours, but a chunk begins whoever may still need the result whose place it takes.
-protocol::RingVerdict begins_unacknowledged(protocol::Ring& ring, const protocol::Said& said);
+// Ours, but a use begins whoever may still need the result whose place it takes.
+protocol::RingRuling begins_unacknowledged(protocol::Ring& ring, const protocol::Said& said);
 
 // Ours, but what a worker said last is taken for what it knows best, also where that came late.
-protocol::RingVerdict takes_late_look_ahead(protocol::Ring& ring, const protocol::Said& said);
+protocol::RingRuling takes_late_look_ahead(protocol::Ring& ring, const protocol::Said& said);
 
-// Ours, but who announces a chunk is taken to have all results before that one.
-protocol::RingVerdict acknowledges_announced(protocol::Ring& ring, const protocol::Said& said);
+// Ours, but who announces a use is taken to have all results before that one.
+protocol::RingRuling acknowledges_announced(protocol::Ring& ring, const protocol::Said& said);
 
 // Ours, but whoever speaks is taken to have all results that there are.
-protocol::RingVerdict acknowledges_all(protocol::Ring& ring, const protocol::Said& said);
+protocol::RingRuling acknowledges_all(protocol::Ring& ring, const protocol::Said& said);
 
-// Ours, but a worker that announced a chunk is taken to have nothing for that one, too.
-protocol::RingVerdict skips_announced(protocol::Ring& ring, const protocol::Said& said);
+// Ours, but a worker that announced a use is taken to have nothing for that one, too.
+protocol::RingRuling skips_announced(protocol::Ring& ring, const protocol::Said& said);
 
 // Ours, but what a worker repeats is counted again.
-protocol::RingVerdict counts_again(protocol::Ring& ring, const protocol::Said& said);
+protocol::RingRuling counts_again(protocol::Ring& ring, const protocol::Said& said);
 
 struct NamedRingRule {
   std::string_view name;

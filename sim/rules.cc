@@ -3,38 +3,38 @@
 namespace sluice::sim {
 namespace {
 
-using protocol::Verdict;
+using protocol::SlotRuling;
 using protocol::Version;
 
 std::uint64_t bit_of(std::uint32_t worker) { return std::uint64_t{1} << worker; }
 
 }  // namespace
 
-Verdict published(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  Version& version = versions[chunk % 2];
+SlotRuling published(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  Version& version = versions[use % 2];
   const std::uint64_t was = version.seen;
   const std::uint64_t bit = bit_of(worker);
-  version = {.used = true, .chunk = chunk, .seen = was | bit};
-  versions[(chunk + 1) % 2].seen &= ~bit;
-  if ((was & bit) != 0) return Verdict::again;
-  return was == 0 ? Verdict::first : Verdict::next;
+  version = {.used = true, .use = use, .seen = was | bit};
+  versions[(use + 1) % 2].seen &= ~bit;
+  if ((was & bit) != 0) return SlotRuling::again;
+  return was == 0 ? SlotRuling::first : SlotRuling::next;
 }
 
-Verdict no_chunk_test(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Version& version = versions[chunk % 2];
-  const bool stale = version.used && protocol::is_later(version.chunk, chunk);
-  return protocol::slot_rule(versions, stale ? version.chunk : chunk, worker);
+SlotRuling no_use_test(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const Version& version = versions[use % 2];
+  const bool stale = version.used && protocol::is_later(version.use, use);
+  return protocol::slot_rule(versions, stale ? version.use : use, worker);
 }
 
-Verdict clears_other_version(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Verdict verdict = protocol::slot_rule(versions, chunk, worker);
-  if (verdict != Verdict::stale) versions[(chunk + 1) % 2].seen &= ~bit_of(worker);
-  return verdict;
+SlotRuling clears_other_version(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const SlotRuling ruling = protocol::slot_rule(versions, use, worker);
+  if (ruling != SlotRuling::stale) versions[(use + 1) % 2].seen &= ~bit_of(worker);
+  return ruling;
 }
 
-Verdict counts_twice(Version (&versions)[2], std::uint32_t chunk, std::uint32_t worker) {
-  const Verdict verdict = protocol::slot_rule(versions, chunk, worker);
-  return verdict == Verdict::again ? Verdict::next : verdict;
+SlotRuling counts_twice(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {
+  const SlotRuling ruling = protocol::slot_rule(versions, use, worker);
+  return ruling == SlotRuling::again ? SlotRuling::next : ruling;
 }
 
 }  // namespace sluice::sim

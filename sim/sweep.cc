@@ -26,13 +26,13 @@ std::string quantiles(const std::vector<Time>& sorted) {
 
 }  // namespace
 
-std::size_t Tally::violations() const {
+std::size_t SweepTally::violations() const {
   std::size_t sum = 0;
   for (const auto& [kind, seeds_of_kind] : failures) sum += seeds_of_kind.size();
   return sum;
 }
 
-std::string Tally::text() const {
+std::string SweepTally::text() const {
   std::string text;
   for (const auto& [kind, of_kind] : failures) {
     text += fmt::format("{}: {} of {} seeds, the first {}\n", kind, of_kind.size(), seeds,
@@ -51,16 +51,16 @@ Scenario scenario_of(const Sweep& sweep, std::uint64_t seed) {
   return scenario;
 }
 
-Tally play(const Sweep& sweep) {
+SweepTally play(const Sweep& sweep) {
   SLUICE_ASSERT(sweep.threads >= 1);
-  Tally tally;
+  SweepTally tally;
   tally.seeds = sweep.seeds;
   std::mutex mutex;
   std::atomic<std::uint64_t> next = 0;
   const auto work = [&] {
     for (std::uint64_t i = next++; i < sweep.seeds; i = next++) {
       const std::uint64_t seed = sweep.first + i;
-      const Outcome outcome = play(scenario_of(sweep, seed));
+      const ClusterOutcome outcome = play(scenario_of(sweep, seed));
       const std::lock_guard lock(mutex);
       tally.results += outcome.results;
       if (outcome.holds()) {
@@ -77,7 +77,7 @@ Tally play(const Sweep& sweep) {
   for (std::thread& thread : threads) thread.join();
   std::ranges::sort(tally.took);
   std::ranges::sort(tally.leaving);
-  for (auto& [kind, of_kind] : tally.failures) std::ranges::sort(of_kind, {}, &Failure::seed);
+  for (auto& [kind, of_kind] : tally.failures) std::ranges::sort(of_kind, {}, &FailedSeed::seed);
   return tally;
 }
 

@@ -21,15 +21,15 @@ struct Sweep {
   WayBack way_back = WayBack::as_drawn;
 };
 
-struct Failure {
+struct FailedSeed {
   std::uint64_t seed = 0;
   std::string violation;
 };
 
-struct Tally {
+struct SweepTally {
   std::uint64_t seeds = 0;
   std::uint64_t results = 0;
-  std::map<std::string, std::vector<Failure>> failures;  // by kind, then by seed
+  std::map<std::string, std::vector<FailedSeed>> failures;  // by kind, then by seed
   // Of those that hold, sorted.
   std::vector<Time> took;
   std::vector<Time> leaving;
@@ -40,6 +40,6 @@ struct Tally {
 };
 
 Scenario scenario_of(const Sweep& sweep, std::uint64_t seed);
-Tally play(const Sweep& sweep);
+SweepTally play(const Sweep& sweep);
 
 }  // namespace sluice::sim

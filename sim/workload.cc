@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "round/combine.h"
 #include "sim/dice.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "round/lists.h"
 
 namespace sluice::sim {

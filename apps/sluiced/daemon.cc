@@ -21,15 +21,15 @@
 
 #include "carrier/stream/clock.h"
 #include "carrier/stream/servers.h"
+#include "daemon_options.h"
+#include "daemon_terminal.h"
 #include "http_server.h"
 #include "job_log.h"
 #include "log.h"
 #include "metrics.h"
-#include "options.h"
 #include "reload.h"
 #include "signals.h"
 #include "start_failure.h"
-#include "terminal.h"
 
 namespace sluice::daemon {
 namespace {

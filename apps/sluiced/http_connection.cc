@@ -45,7 +45,7 @@ std::optional<Request> HttpConnection::go_on() {
   return std::nullopt;
 }
 
-void HttpConnection::answer(Answer answer, Time deadline) {
+void HttpConnection::answer(HttpAnswer answer, Time deadline) {
   answer_ = std::move(answer);
   deadline_ = deadline;
   state_ = State::is_answered;

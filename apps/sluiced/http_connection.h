@@ -13,7 +13,7 @@
 namespace sluice::daemon {
 
 // What is sent. The body is shared by the connections that asked at the same time.
-struct Answer {
+struct HttpAnswer {
   std::string head;
   std::shared_ptr<const std::string> body;
 };
@@ -37,7 +37,7 @@ class HttpConnection {
 
   // Reads what is there, or writes what fits. A request that is whole now is returned, once.
   std::optional<Request> go_on();
-  void answer(Answer answer, Time deadline);
+  void answer(HttpAnswer answer, Time deadline);
 
  private:
   enum class State { asks, is_answered, lingers, over };
@@ -50,7 +50,7 @@ class HttpConnection {
   Time deadline_;
   State state_ = State::asks;
   RequestHead head_;
-  Answer answer_;
+  HttpAnswer answer_;
   std::size_t sent_ = 0;
   std::size_t thrown_away_ = 0;
 };

@@ -89,7 +89,7 @@ struct HttpServer::Inside {
   Clock::time_point accept_next;            // not before
   bool had_many = false;
 
-  using Pages = std::map<std::string_view, Answer>;  // of one turn: made once, however many ask
+  using Pages = std::map<std::string_view, HttpAnswer>;  // of one turn: made once, however many ask
 
   void serve() {
     std::vector<pollfd> waiting;
@@ -128,7 +128,7 @@ struct HttpServer::Inside {
     }
   }
 
-  Answer answer_to(const Request& request, Pages& pages) const {
+  HttpAnswer answer_to(const Request& request, Pages& pages) const {
     const auto found = std::ranges::find(routes, request.path, &Route::path);
     int status = request.refusal;
     if (status == 0 && found == routes.end()) status = 404;
@@ -136,7 +136,7 @@ struct HttpServer::Inside {
       const Page page = refusal_page(status);
       return {head_of(page), std::make_shared<const std::string>(request.is_head ? "" : page.body)};
     }
-    Answer& answer = pages[found->path];
+    HttpAnswer& answer = pages[found->path];
     if (answer.body == nullptr) {
       Page page = found->page();
       answer.head = head_of(page);

@@ -93,9 +93,9 @@ void JobLog::tell(const JobReport& report, Seen& seen, bool is_first, Time now,
   if (report.is_waiting && now - report.since >= wait_ && now - seen.said >= wait_) {
     seen.said = now;
     lines.add([&] {
-      return line(fmt::format("waiting {} s for {} (slot {}, chunk {})",
+      return line(fmt::format("waiting {} s for {} (slot {}, use {})",
                               seconds_between(report.since, now), missing_of(report), report.slot,
-                              report.chunk));
+                              report.use));
     });
   }
 }

@@ -36,7 +36,7 @@ JobReport waiting(Time since) {
   report.is_waiting = true;
   report.missing = 0b1010;
   report.slot = 4;
-  report.chunk = 17;
+  report.use = 17;
   report.since = since;
   return report;
 }
@@ -90,10 +90,10 @@ TEST(JobLog, AChunkThatWaitsIsSpokenOfWhenItHasWaitedLongAndThenOncePerWait) {
   look(log, {running()}, at(10));
   EXPECT_EQ(look(log, {waiting(at(12))}, at(16)), Lines{});
   EXPECT_EQ(look(log, {waiting(at(12))}, at(17)),
-            Lines{"job 0x00000000000000ab: waiting 5 s for workers 1, 3 (slot 4, chunk 17)"});
+            Lines{"job 0x00000000000000ab: waiting 5 s for workers 1, 3 (slot 4, use 17)"});
   EXPECT_EQ(look(log, {waiting(at(12))}, at(21)), Lines{});
   EXPECT_EQ(look(log, {waiting(at(12))}, at(22)),
-            Lines{"job 0x00000000000000ab: waiting 10 s for workers 1, 3 (slot 4, chunk 17)"});
+            Lines{"job 0x00000000000000ab: waiting 10 s for workers 1, 3 (slot 4, use 17)"});
   EXPECT_EQ(look(log, {running()}, at(30)), Lines{});
 }
 
@@ -101,7 +101,7 @@ TEST(JobLog, AJobThatIsFirstSeenWaitingSaysBoth) {
   JobLog log(at(5));
   EXPECT_EQ(look(log, {waiting(at(12))}, at(20)),
             (Lines{"job 0x00000000000000ab: runs, 4 workers, 8 slots",
-                   "job 0x00000000000000ab: waiting 8 s for workers 1, 3 (slot 4, chunk 17)"}));
+                   "job 0x00000000000000ab: waiting 8 s for workers 1, 3 (slot 4, use 17)"}));
 }
 
 TEST(JobLog, AJobThatFormsAnewIsSpokenOfAtOnce) {
@@ -149,7 +149,7 @@ TEST(JobLog, JobsThatFormDoNotCrowdOutTheOnesThatRun) {
   for (std::uint64_t id = 0; id < 1000; ++id) reports[id].id = 1000 + id;
   reports.push_back(waiting(at(12)));
   EXPECT_EQ(look(log, reports, at(20))[1],
-            "job 0x00000000000000ab: waiting 8 s for workers 1, 3 (slot 4, chunk 17)");
+            "job 0x00000000000000ab: waiting 8 s for workers 1, 3 (slot 4, use 17)");
 }
 
 TEST(JobLog, TheTimeBetweenWaitsCanChange) {
@@ -157,7 +157,7 @@ TEST(JobLog, TheTimeBetweenWaitsCanChange) {
   look(log, {waiting(at(20))}, at(20));
   log.set_wait(at(1));
   EXPECT_EQ(look(log, {waiting(at(20))}, at(21)),
-            Lines{"job 0x00000000000000ab: waiting 1 s for workers 1, 3 (slot 4, chunk 17)"});
+            Lines{"job 0x00000000000000ab: waiting 1 s for workers 1, 3 (slot 4, use 17)"});
 }
 
 TEST(JobLog, JobsThatFormAreDatedByTheirFirstLook) {

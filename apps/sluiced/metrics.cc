@@ -32,18 +32,18 @@ constexpr std::array kRows{
     Row{"control", &Counters::control, "Joins, leaves, tables and restored results."},
     Row{"accepted", &Counters::accepted, "Contributions that were counted."},
     Row{"again", &Counters::again, "Contributions that were here already."},
-    Row{"passed", &Counters::passed, "Frames about a ring's chunk without data."},
+    Row{"passed", &Counters::passed, "Frames about a ring's use without data."},
     Row{"blocked", &Counters::blocked, "Contributions to a ring that had no place for them yet."},
-    Row{"asked", &Counters::asked, "Questions about a chunk."},
-    Row{"stale", &Counters::stale, "Contributions to a chunk that is over, or questions about it."},
+    Row{"asked", &Counters::asked, "Questions about a use."},
+    Row{"stale", &Counters::stale, "Contributions to a use that is over, or questions about it."},
     Row{"tableless", &Counters::tableless, "Contributions whose table was not here yet."},
     Row{"mismatched", &Counters::mismatched, "Contributions that ended their job."},
-    Row{"completed", &Counters::completed, "Chunks that were summed."},
-    Row{"silent", &Counters::silent, "Workers without data, summed over completed chunks."},
+    Row{"completed", &Counters::completed, "Uses that were summed."},
+    Row{"silent", &Counters::silent, "Workers without data, summed over completed uses."},
     Row{"results", &Counters::results, "Results sent."},
     Row{"waits", &Counters::waits, "Times a worker was told to wait for others."},
     Row{"refused", &Counters::refused, "Refusals sent."},
-    Row{"non_finite", &Counters::non_finite, "Chunks whose float sum met Inf or NaN."},
+    Row{"non_finite", &Counters::non_finite, "Uses whose float sum met Inf or NaN."},
     Row{"up_bytes", &Counters::up_bytes, "Payload bytes of counted contributions."},
     Row{"down_bytes", &Counters::down_bytes, "Payload bytes of results sent."},
 };
@@ -70,7 +70,7 @@ void per_job(std::string& text, const Snapshot& snapshot, std::string_view name,
   }
 }
 
-// How long somebody has been waited for, to join or with a chunk.
+// How long somebody has been waited for, to join or with a use.
 double waiting_seconds(const JobReport& job, protocol::Time now) {
   if (!job.is_forming && !job.is_waiting) return 0;
   return std::max(0.0, std::chrono::duration<double>(now - job.since).count());
@@ -105,7 +105,7 @@ std::string metrics_text(const Snapshot& snapshot) {
   per_job(text, snapshot, "job_joined", "Workers of a job that have joined.",
           [](const JobReport& job) { return ranks_of(job.joined).size(); });
   per_job(text, snapshot, "job_waiting_seconds",
-          "Age of the oldest chunk of a job that waits for workers, or of a job that forms.",
+          "Age of the oldest use of a job that waits for workers, or of a job that forms.",
           [&](const JobReport& job) { return waiting_seconds(job, snapshot.now); });
   return text;
 }
@@ -126,7 +126,7 @@ std::string jobs_json(const Snapshot& snapshot) {
                                {"seconds", waiting_seconds(job, snapshot.now)}};
     if (job.is_waiting) {
       one["slot"] = job.slot;
-      one["chunk"] = job.chunk;
+      one["chunk"] = job.use;
     }
     jobs.push_back(std::move(one));
   }

@@ -35,7 +35,7 @@ Snapshot example() {
                            .missing = 0b01,
                            .is_waiting = true,
                            .slot = 4,
-                           .chunk = 17,
+                           .use = 17,
                            .since = std::chrono::milliseconds(99750),
                            .terms = ""});
   JobReport& idle = snapshot.jobs.emplace_back();

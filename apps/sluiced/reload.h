@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "options.h"
+#include "daemon_options.h"
 
 namespace sluice::daemon {
 

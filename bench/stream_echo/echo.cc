@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "bench/stream_echo/crew.h"
+#include "bench/stream_echo/echo_threads.h"
 #include "bench/stream_echo/run.h"
 #include "carrier/stream/socket.h"
 #include "wire/frame.h"
@@ -79,7 +79,7 @@ class PlainSender {
  public:
   explicit PlainSender(const stream::Socket& socket) : descriptor_(socket.descriptor()) {}
 
-  // In one piece: the other is empty. What the kernel does not take is lost.
+  // In one extent: the other is empty. What the kernel does not take is lost.
   void add(std::span<const std::byte> header, std::span<const std::byte> payload,
            const stream::SocketAddress* to) {
     SLUICE_ASSERT(header.empty() || payload.empty());
@@ -101,7 +101,7 @@ class PlainSender {
 struct Plain {
   using Receiver = PlainReceiver;
   using Sender = PlainSender;
-  static constexpr std::size_t kHeaderApart = 0;  // bytes of a question in a piece of their own
+  static constexpr std::size_t kHeaderApart = 0;  // bytes of a question in a extent of their own
 };
 
 // As the carrier does.

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from training import averaging, network
+from training import averaging, lab_link
 from training.contestants import Contestant
 from training.jobs import Batch, Job
 
@@ -56,7 +56,7 @@ class Course:
     def train(self, batches: list[Batch]) -> None:
         """One step per batch."""
         dist.barrier()
-        before, began = network.counters(), time.perf_counter()
+        before, began = lab_link.counters(), time.perf_counter()
         for batch in batches:
             self._train_on(batch)
             now = time.perf_counter()
@@ -64,7 +64,7 @@ class Course:
             self.seconds += now - began
             began = now
         dist.barrier()  # An aggregator here may still have had results for others.
-        after = network.counters()
+        after = lab_link.counters()
         if before and after:
             self._sent += after[0] - before[0]
             self._received += after[1] - before[1]
@@ -112,7 +112,7 @@ class Course:
         counted = torch.tensor([self._sent, self._received], dtype=torch.float64)
         dist.all_reduce(counted)
         sent, received = (counted / dist.get_world_size() / max(1, self.step)).tolist()
-        return (sent, received) if network.counters() else (None, None)
+        return (sent, received) if lab_link.counters() else (None, None)
 
     def stats(self) -> dict | None:
         """What Sluice counted on this rank."""

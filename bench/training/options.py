@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from lab_parts.options import Rate
+from lab_parts.lab_options import Rate
 from training import contestants
 from training.plan import AUTO, UNLIMITED, Plan
 

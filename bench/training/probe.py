@@ -9,7 +9,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from training import network
+from training import lab_link
 from training.contestants import NAMED, parse
 from training.course import Trainee, wrap
 from training.jobs import Batch, Job
@@ -63,7 +63,7 @@ def compute(job: Job, batches: list[Batch]) -> Probe:
 
 def dense_step(job: Job, batches: list[Batch], rate: str | None) -> float:
     """Seconds of a step of plain DDP."""
-    with network.without_limit(rate):
+    with lab_link.without_limit(rate):
         model = wrap(job, parse(NAMED[0]))
     optimizer = job.optimizer(model)
     seconds = []
@@ -79,15 +79,15 @@ def dense_step(job: Job, batches: list[Batch], rate: str | None) -> float:
 
 def find_rate(job: Job, batches: list[Batch]) -> Probe:
     """Guesses from the bytes of a ring, then corrects the guess by what steps really take."""
-    network.set_rate(None)
+    lab_link.set_rate(None)
     probe = compute(job, batches)
     size = sum(4 * p.numel() for p in job.model().parameters())
-    bits = 8 * network.ring_bytes(size, dist.get_world_size())
+    bits = 8 * lab_link.ring_bytes(size, dist.get_world_size())
     wanted = probe.compute_s / (1 - SHARE)
     communication = wanted - probe.compute_s + HIDDEN * probe.backward_s
     for _ in range(TRIES):
         probe.rate = _readable(bits / communication)
-        network.set_rate(probe.rate)
+        lab_link.set_rate(probe.rate)
         probe.step_s = dense_step(job, batches, probe.rate)
         if abs(probe.share - SHARE) <= CLOSE:
             break

@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from training import contestants, jobs, network, probe, target
+from training import contestants, jobs, lab_link, probe, target
 from training.contestants import Contestant
 from training.course import Course
 from training.jobs import Batch, Job
@@ -37,7 +37,7 @@ class Race:
         rank, ranks = dist.get_rank(), dist.get_world_size()
         held_out = job.held_out(rank, ranks, plan.held_out_times)
         self._batches = [job.batch(step, rank) for step in range(steps)]
-        with network.without_limit(rate):
+        with lab_link.without_limit(rate):
             self.courses = [Course(job, contestant, held_out) for contestant in names]
 
     def run(self, seconds: float | None) -> None:
@@ -57,7 +57,7 @@ class Race:
         if 0 <= ahead < len(batches):
             if ahead:
                 course.train(batches[:ahead])
-            with network.without_limit(self._rate):
+            with lab_link.without_limit(self._rate):
                 means = course.exact_means(batches[ahead])
             course.train(batches[ahead:ahead + 1])
             course.note_errors(means)
@@ -101,7 +101,7 @@ class Race:
 
 def settle_rate(job: Job, rate: str, batches: list[Batch]) -> tuple[str | None, str, float | None]:
     """Sets the links' rate; what it is, why, and which share of a dense step is communication."""
-    if not network.is_limited():
+    if not lab_link.is_limited():
         return None, "loopback: links could not be limited", None
     if rate == AUTO:
         found = probe.find_rate(job, batches)
@@ -109,7 +109,7 @@ def settle_rate(job: Job, rate: str, batches: list[Batch]) -> tuple[str | None, 
                             f" {probe.SHARE:.0%} of a step of plain DDP: a step computes for"
                             f" {found.compute_s:.3f} s and takes {found.step_s:.3f} s"), found.share
     chosen = None if rate == UNLIMITED else rate
-    network.set_rate(chosen)
+    lab_link.set_rate(chosen)
     measured = probe.compute(job, batches)
     measured.step_s = probe.dense_step(job, batches, chosen)
     return chosen, "as asked for", measured.share
@@ -157,7 +157,7 @@ def trace_all(plan: Plan, job: Job, names: list[Contestant], batches: list[Batch
     traces = []
     for contestant in names:
         tell("trace", contestant=contestant.name)
-        with network.without_limit(rate):
+        with lab_link.without_limit(rate):
             trace = Trace(job, contestant, batches)
         traces.append(trace.run(plan.trace_rounds))
     return traces

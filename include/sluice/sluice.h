@@ -7,7 +7,7 @@
  *   sluice_memory, _port   buckets of tensors over aggregators, or over collectives of the caller's
  *   and _queue             own (a framework's process group), from several threads
  *   sluice_exchange        one chunk's trip as bare rounds, for callers that reduce them themselves
- *                          (exchange.h, which is included here)
+ *                          (rounds.h, which is included here)
  *
  * Functions return SLUICE_OK or another sluice_code, each listed at the function; the text of the
  * calling thread's last error is sluice_last_error(). Outputs are written only on success.
@@ -29,7 +29,7 @@
 #define SLUICE_SLUICE_H_
 
 #include <sluice/code.h>
-#include <sluice/exchange.h>
+#include <sluice/rounds.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -123,12 +123,13 @@ typedef struct sluice_tensor {
 /* One tensor of a step or bucket; the mean may be the gradient's own memory. `tensor` is the index
  * of the tensor, `count` its coordinates, or those of the rows that a tensor of
  * sluice_memory_add_rows brings. */
-typedef struct sluice_job {
+typedef struct sluice_entry {
   uint32_t tensor;
   uint64_t count;
   const float* gradient;
   float* mean;
-} sluice_job;
+} sluice_entry;
+typedef sluice_entry sluice_job; /* its former name, for programs written before version 0.2 */
 
 typedef struct sluice_stats {
   size_t size; /* sizeof(sluice_stats) */
@@ -169,20 +170,20 @@ sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
                               size_t tensor_count, sluice_group** group);
 void sluice_group_free(sluice_group* group);
 
-/* Averages the jobs of a step; blocks. Every rank hands over the same tensors in the same order.
- * SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor, a tensor twice, a step in flight;
+/* Averages the entries of a step; blocks. Every rank hands over the same tensors in the same order.
+ * SLUICE_INVALID_ARGUMENT: an entry that does not fit its tensor, a tensor twice, a step in flight;
  * the group is as it was. SLUICE_TIMEOUT, SLUICE_MISMATCH, SLUICE_MALFORMED, SLUICE_FAILED: the
  * group is dead then; chunks that were done keep their effect, the others have none.
  * SLUICE_UNAVAILABLE: the group is dead. SLUICE_OUT_OF_MEMORY: it is dead, unless memory was
  * refused before the step began; then the next call does not return SLUICE_UNAVAILABLE. */
-sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_job* jobs,
-                                size_t job_count);
+sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_entry* entries,
+                                size_t entry_count);
 
 /* The same without blocking: start, then advance until *finished is 1, as it is when no step is in
  * flight. Codes as above, but start sends nothing and leaves the group as it was, also where it
  * returns SLUICE_OUT_OF_MEMORY; advance returns no SLUICE_INVALID_ARGUMENT but for a NULL. */
-sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_job* jobs,
-                               size_t job_count);
+sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_entry* entries,
+                               size_t entry_count);
 sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished);
 
 sluice_code sluice_group_stats(const sluice_group* group, sluice_stats* stats);
@@ -213,7 +214,7 @@ void sluice_memory_free(sluice_memory* memory);
  * or exchange in flight; nothing has changed then. */
 sluice_code sluice_memory_add(sluice_memory* memory, const sluice_codec* codec,
                               const sluice_tensor* tensors, size_t count);
-/* Tensors whose jobs bring some of their rows, as many as the step has, the same on every rank:
+/* Tensors whose entries bring some of their rows, as many as the step has, the same on every rank:
  * such as the rows of a table that any rank has touched. They keep nothing between steps.
  * SLUICE_INVALID_ARGUMENT: as above, but feedback does not matter; a codec that keeps memory of a
  * model (tide). */
@@ -381,13 +382,13 @@ sluice_code sluice_port_over(sluice_memory* memory, const sluice_collectives* co
 void sluice_port_free(sluice_port* port);
 
 /* Averages a bucket by itself; returns when all means are written. Ports of one memory may run on
- * several threads, each on one. SLUICE_INVALID_ARGUMENT: a job that does not fit its tensor, a
+ * several threads, each on one. SLUICE_INVALID_ARGUMENT: an entry that does not fit its tensor, a
  * tensor twice, a bucket in flight; nothing has changed then. SLUICE_MALFORMED, SLUICE_MISMATCH:
  * what came from another rank is wrong; SLUICE_TIMEOUT, SLUICE_FAILED, and SLUICE_UNAVAILABLE after
  * the bell: the port is of no use then. SLUICE_OUT_OF_MEMORY: likewise, unless nothing was sent;
  * then the next call does not return SLUICE_UNAVAILABLE. */
-sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
-                            size_t job_count);
+sluice_code sluice_port_run(sluice_port* port, const sluice_order* order,
+                            const sluice_entry* entries, size_t entry_count);
 /* Of the bucket that sluice_port_run finished last. sluice_port_probes writes at most `capacity` of
  * what its probe found and returns how many there are; `probes` may be NULL with capacity 0. */
 sluice_code sluice_port_report(const sluice_port* port, sluice_report* report);
@@ -428,7 +429,7 @@ void sluice_queue_free(sluice_queue* queue);
  * turns. SLUICE_INVALID_ARGUMENT: as sluice_port_run, or a tensor that an unfinished bucket has; no
  * number is taken then. SLUICE_UNAVAILABLE: the queue is closed or dead. */
 sluice_code sluice_queue_put(sluice_queue* queue, const sluice_order* order,
-                             const sluice_job* jobs, size_t job_count, uint64_t* number);
+                             const sluice_entry* entries, size_t entry_count, uint64_t* number);
 /* A turn: when it comes, sluice_queue_serve of one port returns, the same on every rank. The caller
  * runs collectives of its own there, or sluice_port_run, and then serves again: that ends the turn.
  * Codes as above. */

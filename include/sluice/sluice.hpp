@@ -108,8 +108,8 @@ class Group {
     handle_.reset(made);
   }
   // Blocks until every worker has the means.
-  void reduce(std::uint64_t step, std::span<const sluice_job> jobs) {
-    check(sluice_group_reduce(handle_.get(), step, jobs.data(), jobs.size()));
+  void reduce(std::uint64_t step, std::span<const sluice_entry> entries) {
+    check(sluice_group_reduce(handle_.get(), step, entries.data(), entries.size()));
   }
   [[nodiscard]] sluice_stats stats() const {
     sluice_stats stats = SLUICE_STATS_INIT;

@@ -1,4 +1,4 @@
-"""Cases on the collectives of one process group, as a lane has them."""
+"""Cases on the collectives of one process group, as a track has them."""
 
 import threading
 

@@ -38,12 +38,12 @@ def the_layout_of_buckets_lanes_and_waves_changes_nothing(rank, size):
         "tiny buckets": {"ddp": tiny},
         "buckets as views": {"ddp": {"gradient_as_bucket_view": True}},
         "tiny buckets as views": {"ddp": {"gradient_as_bucket_view": True, **tiny}},
-        "one lane": {"lanes": 1, "ddp": tiny},
-        "four lanes": {"lanes": 4, "ddp": tiny},
+        "one track": {"tracks": 1, "ddp": tiny},
+        "four tracks": {"tracks": 4, "ddp": tiny},
         "small waves": {"wave": 4096},
-        "small waves, four lanes": {"wave": 4096, "lanes": 4, "ddp": tiny},
+        "small waves, four tracks": {"wave": 4096, "tracks": 4, "ddp": tiny},
         "aggregators on all ranks": {"carrier": "stream", "ddp": tiny},
-        "aggregators, one lane, small waves": {"carrier": "stream", "lanes": 1, "wave": 4096},
+        "aggregators, one track, small waves": {"carrier": "stream", "tracks": 1, "wave": 4096},
     }
     ends, buckets = {}, {}
     for name, layout in layouts.items():
@@ -313,12 +313,12 @@ def workers_of_a_data_loader_fork_while_attached(rank, size):
 
 
 @case
-def threads_are_as_many_as_lanes(rank, size):
+def threads_are_as_many_as_tracks(rank, size):
     assert os.environ["OMP_NUM_THREADS"] == "1"
-    for lanes in (1, 4):
-        ddp, handle = kit.attached(kit.net(), **TIDE, lanes=lanes, wave=4096)
+    for tracks in (1, 4):
+        ddp, handle = kit.attached(kit.net(), **TIDE, tracks=tracks, wave=4096)
         names = sorted(t.name for t in kit.lane_threads())
-        assert names == [f"sluice-lane-{k}" for k in range(lanes)], names
+        assert names == [f"sluice-track-{k}" for k in range(tracks)], names
         kit.train(ddp, rank, 2)
         before = kit.thread_count()
         kit.train(ddp, rank, 3)

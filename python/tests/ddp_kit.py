@@ -11,7 +11,7 @@ import threading
 import unittest
 from unittest import mock
 
-import launch
+import launched_ranks
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -92,7 +92,7 @@ def wrap(model, **options):
 
 def attach(ddp, codec=None, **options):
     """As a user would, with fewer threads; detached when the case is over."""
-    options = {"lanes": 2, "timeout": TIMEOUT, **options}
+    options = {"tracks": 2, "timeout": TIMEOUT, **options}
     handle = sluice.torch.attach(ddp, codec, **options)
     launch.later(handle.detach)
     return handle
@@ -193,7 +193,7 @@ def relative_error(got, wanted):
 
 
 def lane_threads():
-    return [t for t in threading.enumerate() if t.name.startswith("sluice-lane-")]
+    return [t for t in threading.enumerate() if t.name.startswith("sluice-track-")]
 
 
 def thread_count():

@@ -83,7 +83,7 @@ BAD_VALUES = {
     "min_size": (-1, 2**40 + 1, "many", 1.5, True, math.inf, math.nan, [3]),
     "start_step": (-1, 2**40 + 1, "late", 1.5, False),
     "seed": (-1, 2**63, "x", 0.5),
-    "lanes": (0, 17, "two", 2.5, True, math.inf, math.nan, b"2"),
+    "tracks": (0, 17, "two", 2.5, True, math.inf, math.nan, b"2"),
     "wave": (4095, 2**28 + 1, "", "x"),
     "timeout": (0, 0.05, -1, 86401, math.inf, math.nan, "soon", True),
     "check_every": (-1, 2**31 + 1, "x"),
@@ -127,7 +127,7 @@ def values_out_of_range_are_refused_with_what_is_accepted(rank, size):
 def variables_out_of_range_are_refused_with_what_is_accepted(rank, size):
     accepted = {row[0]: row[2] for row in sluice.torch.environment_table()}
     texts = {"min_size": ["-1", "many", "1.5"], "start_step": ["x"],
-             "seed": ["-1"], "lanes": ["0", "17", "two"], "wave": ["1"], "timeout": ["inf", "x"],
+             "seed": ["-1"], "tracks": ["0", "17", "two"], "wave": ["1"], "timeout": ["inf", "x"],
              "check_every": ["-1"], "probe_every": ["x"], "backend": ["mpi"]}
     for option, values in texts.items():
         variable = f"SLUICE_{option.upper()}"
@@ -180,8 +180,8 @@ def nccl_has_one_lane(rank, size):
     """Its process groups on one device would wait for each other."""
     assert SluiceState(backend="nccl").settings.lane_count == 1
     for more in ({}, {"carrier": "stream"}):
-        with kit.fails(ValueError, "lanes is 2", "'nccl'", "accepted: 1 lane, or backend gloo"):
-            SluiceState(backend="nccl", lanes=2, **more)
+        with kit.fails(ValueError, "tracks is 2", "'nccl'", "accepted: 1 track, or backend gloo"):
+            SluiceState(backend="nccl", tracks=2, **more)
 
 
 # --- ranks that disagree ---
@@ -245,7 +245,7 @@ def ranks_with_different_parameters_all_say_so(rank, size):
 
 @case
 def ranks_with_different_lanes_all_say_so(rank, size):
-    return disagree(rank, size, "lanes", 3, 1)
+    return disagree(rank, size, "tracks", 3, 1)
 
 
 @case
@@ -264,7 +264,7 @@ def tamper(steps, with_what):
 
 @case(sizes=(3,))
 def a_rank_whose_result_differs_is_named_on_every_rank(rank, size):
-    ddp, handle = kit.attached(kit.net(), "tide", min_size=0, check_every=2, lanes=3,
+    ddp, handle = kit.attached(kit.net(), "tide", min_size=0, check_every=2, tracks=3,
                                ddp={"bucket_cap_mb": 0.01})
     tamper(handle.state.steps, lambda step: int(rank == 1 and step == 2))
     kit.train(ddp, rank, 2)
@@ -419,7 +419,7 @@ def the_plain_pair_resumes_from_a_saved_state(rank, size):
 
     def pair(saved, start_step, many):
         ddp = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=many)
-        state = SluiceState(codec="tide:bits=2", feedback="ef", min_size=0, lanes=2,
+        state = SluiceState(codec="tide:bits=2", feedback="ef", min_size=0, tracks=2,
                             start_step=start_step, timeout=kit.TIMEOUT)
         kit.launch.later(state.close)
         if saved is not None:

@@ -18,7 +18,7 @@ VICTIM = 1
 STEP = 2  # DDP has rebuilt its buckets by then
 TIMEOUT = 4.0
 LONG = 300.0  # more than the launcher's limit: nobody learns of anything by the time-out
-OPTIONS = {"codec": "tide", "min_size": 0, "timeout": TIMEOUT, "lanes": 2, "check_every": 0}
+OPTIONS = {"codec": "tide", "min_size": 0, "timeout": TIMEOUT, "tracks": 2, "check_every": 0}
 
 
 def survive(ddp, rank):
@@ -206,7 +206,7 @@ def fails_on_a_lane_of_stream(rank, size):
 
 def fails_in_a_callback(rank, size):
     """Which nothing may be raised through: the library has called it."""
-    return fails(rank, "torch", lambda state: (state.lanes[1].collectives, "start"))
+    return fails(rank, "torch", lambda state: (state.tracks[1].collectives, "start"))
 
 
 def raises_between_steps(rank, size, carrier="torch"):
@@ -223,28 +223,28 @@ def raises_between_steps_of_stream(rank, size):
 
 def killed_before_results_are_compared(rank, size):
     ddp, handle = make(check_every=STEP, timeout=LONG)
-    for lane in handle.state.lanes:
-        def watched(*arguments, compare=lane.collectives.compare):
+    for track in handle.state.tracks:
+        def watched(*arguments, compare=track.collectives.compare):
             if rank == VICTIM and handle.state.step == STEP:
                 die()
             return compare(*arguments)
-        lane.collectives.compare = watched
+        track.collectives.compare = watched
     return survive(ddp, rank)
 
 
 def killed_in_a_ring(rank, size):
     """An all-gather of Gloo is a ring: of four ranks, one is no neighbour of the victim, and waits
     for one that is. It is not missing, however long its time-out."""
-    ddp, handle = make(lanes=1, timeout=LONG)
-    lane, = handle.state.lanes
-    start = lane.collectives.start
+    ddp, handle = make(tracks=1, timeout=LONG)
+    track, = handle.state.tracks
+    start = track.collectives.start
 
     def watched(what):
         if rank == VICTIM and handle.state.step == STEP and what.kind == _native.ALL_GATHER:
             die()
         start(what)
 
-    lane.collectives.start = watched
+    track.collectives.start = watched
     return survive(ddp, rank)
 
 
@@ -253,12 +253,12 @@ def killed_while_rows_are_told(rank, size):
     torch.manual_seed(0)
     ddp, handle = kit.attached(torch.nn.Embedding(50, 8, sparse=True),
                                **{**OPTIONS, "timeout": LONG})
-    for lane in handle.state.lanes:
-        def watched(part, share=lane.collectives.share):
+    for track in handle.state.tracks:
+        def watched(part, share=track.collectives.share):
             if rank == VICTIM and handle.state.step == STEP:
                 die()
             return share(part)
-        lane.collectives.share = watched
+        track.collectives.share = watched
     try:
         for _ in range(STEP + 1):
             ddp(torch.arange(rank, 9)).sum().backward()

@@ -103,7 +103,7 @@ def bytes_sent_are_what_the_codec_promises(rank, size):
 
 @case
 def after_detach_gradients_travel_uncompressed(rank, size):
-    ddp, handle = kit.attached(kit.Sheet(SHAPES), "tide", min_size=0, feedback="ef", lanes=3)
+    ddp, handle = kit.attached(kit.Sheet(SHAPES), "tide", min_size=0, feedback="ef", tracks=3)
     for step in range(2):
         kit.backward(ddp, kit.gradients(rank, step, SHAPES))
     handle.detach()
@@ -125,7 +125,7 @@ def detach_gives_process_groups_and_all_threads_back(rank, size):
     """Each process group of Gloo has threads of its own."""
     ddp = kit.wrap(kit.net())
     before = kit.thread_count()
-    handle = kit.attach(ddp, "tide", lanes=4)
+    handle = kit.attach(ddp, "tide", tracks=4)
     kit.train(ddp, rank, 1)
     during = kit.thread_count()
     handle.detach()
@@ -138,7 +138,7 @@ def the_plain_pair_gives_the_bits_that_attach_gives(rank, size):
     ddp, _ = kit.attached(kit.net(), "fixed", min_size=0, ddp={"bucket_cap_mb": 0.05})
     kit.train(ddp, rank, 4)
     pair = kit.wrap(kit.net(), bucket_cap_mb=0.05)
-    state = SluiceState(codec="fixed", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+    state = SluiceState(codec="fixed", min_size=0, tracks=2, timeout=kit.TIMEOUT)
     kit.launch.later(state.close)
     pair.register_comm_hook(state, hook)
     kit.train(pair, rank, 4)
@@ -153,7 +153,7 @@ def the_plain_pair_adds_tensors_only_between_steps(rank, size):
     shapes = {f"part_{k}": (64, 64) for k in range(12)}
     # A bucket each, from the first step on.
     pair = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=True)
-    state = SluiceState(codec="tide", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+    state = SluiceState(codec="tide", min_size=0, tracks=2, timeout=kit.TIMEOUT)
     kit.launch.later(state.close)
     pair.register_comm_hook(state, hook)
     add, seen = sluice.torch._native.Memory.add, []
@@ -171,12 +171,12 @@ def the_plain_pair_adds_tensors_only_between_steps(rank, size):
 def the_environment_is_honoured_and_arguments_beat_it(rank, size):
     said = {"SLUICE_CODEC": "f32", "SLUICE_FEEDBACK": "none", "SLUICE_EXCLUDE": "wide, l*",
             "SLUICE_MIN_SIZE": "17", "SLUICE_START_STEP": "2", "SLUICE_SEED": "99",
-            "SLUICE_LANES": "3", "SLUICE_WAVE": "5000", "SLUICE_TIMEOUT": "33.5",
+            "SLUICE_TRACKS": "3", "SLUICE_WAVE": "5000", "SLUICE_TIMEOUT": "33.5",
             "SLUICE_CHECK_EVERY": "4", "SLUICE_PROBE_EVERY": "0", "SLUICE_BACKEND": "gloo",
             "SLUICE_SPARSE_CODEC": "f32", "SLUICE_CARRIER": "stream",
             "SLUICE_AGGREGATORS": kit.aggregators_of_rank_0(rank)}
     wanted = {"codec": "f32", "feedback": "none", "exclude": ("wide", "l*"), "min_size": 17,
-              "start_step": 2, "seed": 99, "lanes": 3, "wave": 5000, "timeout": 33.5,
+              "start_step": 2, "seed": 99, "tracks": 3, "wave": 5000, "timeout": 33.5,
               "check_every": 4, "probe_every": 0, "backend": "gloo", "carrier": "stream",
               "sparse_codec": "f32",
               "aggregators": tuple(said["SLUICE_AGGREGATORS"].split(","))}
@@ -191,7 +191,7 @@ def the_environment_is_honoured_and_arguments_beat_it(rank, size):
         assert len(kit.lane_threads()) == 3
         steps_are_exact(ddp, rank, size, SHAPES, range(4))
         given = {"codec": "tide", "feedback": "ef", "exclude": [], "min_size": 0, "start_step": 0,
-                 "seed": 1, "lanes": 1, "wave": 4096, "timeout": 20.0, "check_every": 1,
+                 "seed": 1, "tracks": 1, "wave": 4096, "timeout": 20.0, "check_every": 1,
                  "probe_every": 1}
         other = kit.wrap(kit.Sheet(SHAPES))
         got = vars(kit.attach(other, **given).state.settings)
@@ -203,8 +203,8 @@ def the_environment_is_honoured_and_arguments_beat_it(rank, size):
 
 @case
 def an_empty_variable_is_one_that_is_not_set(rank, size):
-    with mock.patch.dict(os.environ, {"SLUICE_CODEC": "", "SLUICE_LANES": ""}):
+    with mock.patch.dict(os.environ, {"SLUICE_CODEC": "", "SLUICE_TRACKS": ""}):
         settings = SluiceState().settings
     default = {row[0]: row[1] for row in sluice.torch.environment_table()}
     assert settings.codec == default["SLUICE_CODEC"], settings
-    assert settings.lanes is None and default["SLUICE_LANES"] == "auto", settings
+    assert settings.tracks is None and default["SLUICE_TRACKS"] == "auto", settings

@@ -6,7 +6,7 @@ import signal
 import threading
 import unittest
 
-import launch
+import launched_ranks
 import torch
 import torch.distributed as dist
 

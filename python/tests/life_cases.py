@@ -53,7 +53,7 @@ def copies_of_an_attached_model_are_not_attached(rank, size):
 
 def pair():
     ddp = kit.wrap(kit.Sheet(WIDE))
-    state = SluiceState(codec="tide", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+    state = SluiceState(codec="tide", min_size=0, tracks=2, timeout=kit.TIMEOUT)
     kit.launch.later(state.close)
     ddp.register_comm_hook(state, hook)
     return ddp
@@ -70,7 +70,7 @@ def a_copy_can_be_attached(rank, size):
 
 @case
 def a_state_that_has_not_started_is_copied_as_it_is(rank, size):
-    state = SluiceState(codec="tide:bits=3", lanes=2, exclude=["a*"])
+    state = SluiceState(codec="tide:bits=3", tracks=2, exclude=["a*"])
     twin = pickle.loads(pickle.dumps(state))
     assert twin.settings == state.settings and not twin.detached, twin
     assert repr(twin) == repr(state) and "tide:bits=3" in repr(state), repr(twin)
@@ -125,7 +125,7 @@ def threads_and_descriptors(most=None):
 
 def dropped(rank, **options):
     ddp = kit.wrap(kit.Sheet(WIDE))
-    sluice.torch.attach(ddp, "tide", min_size=0, lanes=3, timeout=kit.TIMEOUT, **options)
+    sluice.torch.attach(ddp, "tide", min_size=0, tracks=3, timeout=kit.TIMEOUT, **options)
     kit.backward(ddp, kit.gradients(rank, 0, WIDE))
 
 
@@ -212,7 +212,7 @@ class Both(torch.nn.ModuleList):
 def the_first_step_of_a_static_graph_is_one_although_ddp_does_not_say_so(rank, size):
     for plain_pair in (False, True):
         ddp = kit.wrap(Both([kit.Sheet(WIDE), kit.Sheet(WIDE, torch.float16)]), static_graph=True)
-        state = SluiceState(codec="f32", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+        state = SluiceState(codec="f32", min_size=0, tracks=2, timeout=kit.TIMEOUT)
         if plain_pair:
             kit.launch.later(state.close)
             ddp.register_comm_hook(state, hook)

@@ -197,8 +197,8 @@ def rows_of_any_shape_and_several_sparse_dimensions(rank, size):
 def the_layout_of_lanes_and_waves_changes_nothing(rank, size):
     """Of 2 to 20 waves, of which every step needs another number."""
     ends = set()
-    layouts = ({"lanes": 1}, {"lanes": 3, "wave": 4096}, {"lanes": 1, "wave": 4096},
-               {"lanes": 2, "wave": 4096, "carrier": "stream"})
+    layouts = ({"tracks": 1}, {"tracks": 3, "wave": 4096}, {"tracks": 1, "wave": 4096},
+               {"tracks": 2, "wave": 4096, "carrier": "stream"})
     for layout in layouts:
         ddp, handle = kit.attached(Table((1000, 80), beside={"wide": (90, 50)}), "tide:bits=3",
                                    feedback="ef", check_every=1, **layout)
@@ -394,7 +394,7 @@ def a_recommender_is_resumed_to_the_same_bits(rank, size):
 @case(sizes=(2,))
 def a_hook_without_its_model_knows_sparse_ones_by_their_gradients(rank, size):
     pair = kit.wrap(Recommender())
-    state = SluiceState(codec="tide", feedback="ef", min_size=0, lanes=2, timeout=kit.TIMEOUT)
+    state = SluiceState(codec="tide", feedback="ef", min_size=0, tracks=2, timeout=kit.TIMEOUT)
     pair.register_comm_hook(state, hook)
     kit.launch.later(state.close)
     recommend(pair, rank, 3, optimizers_of(pair.module, "sgd"))
@@ -486,10 +486,10 @@ def a_rank_with_other_rows_is_named_on_every_rank(rank, size):
 def rows_that_another_rank_made_up_are_refused(rank, size):
     """Sizes and numbers that cannot be name who sent them, and nobody hangs."""
     ddp, handle = kit.attached(Table((40, 5)), "tide")
-    for lane in handle.state.lanes:
-        def tampered(part, share=lane.collectives.share):
+    for track in handle.state.tracks:
+        def tampered(part, share=track.collectives.share):
             return share(torch.full((4,), 255, dtype=torch.uint8) if rank == 1 else part)
-        lane.collectives.share = tampered
+        track.collectives.share = tampered
     with kit.fails(Exception, "from rank 1 came", "accepted") as caught:
         backward(ddp, *draw(rank, 0, 40, 2))
     assert isinstance(handle.state.steps.error, SluiceError), caught.text

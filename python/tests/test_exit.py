@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 from exit_cases import CASES, EXIT, STEP, VICTIM
-from launch import _environment
+from launched_ranks import _environment
 
 LIMIT = 400.0  # seconds, of all
 CODES = {"interrupted": {-signal.SIGINT, 128 + signal.SIGINT, 1}, "left": {EXIT}, "raised": {1}}

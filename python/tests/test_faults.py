@@ -10,7 +10,7 @@ import re
 import unittest
 
 from fault_cases import STEP, VICTIM
-from launch import launch
+from launched_ranks import launch
 
 LIMIT = 120.0
 LAUNCHES_AT_ONCE = 4  # they wait more than they work

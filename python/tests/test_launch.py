@@ -5,7 +5,7 @@
 
 import unittest
 
-from launch import launch
+from launched_ranks import launch
 
 
 class Launch(unittest.TestCase):

@@ -6,7 +6,7 @@
 import tempfile
 import unittest
 
-from launch import launch
+from launched_ranks import launch
 
 
 class Resume(unittest.TestCase):

@@ -2,7 +2,8 @@
 
     SLUICE_LIBRARY=build/release/libsluice.so PYTHONPATH=python python python/tests/test_torch.py -v
 
-All cases of a number of ranks run in one launch. `python python/tests/launch.py 2 MODULE.CASE`
+All cases of a number of ranks run in one launch.
+`python python/tests/launched_ranks.py 2 MODULE.CASE`
 runs a single one.
 """
 
@@ -20,7 +21,7 @@ import sparse_cases
 import stream_cases
 import value_cases
 import watch_cases
-from launch import launch
+from launched_ranks import launch
 
 MODULES = (collectives_cases, value_cases, handle_cases, choice_cases, error_cases, ddp_cases,
            stream_cases, sparse_cases, watch_cases, shape_cases, life_cases)

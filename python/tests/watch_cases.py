@@ -26,7 +26,7 @@ def check_means(ddp, rank, size, step):
 
 
 def wait_until(is_so):
-    """For what has no event: the state of another process, or of a lane."""
+    """For what has no event: the state of another process, or of a track."""
     pause = threading.Event()
     for _ in range(int(100 * LIMIT)):
         if is_so():
@@ -41,13 +41,13 @@ def is_stopped(pid):
 
 
 def stop_and_go(pid, handle):
-    """Stops a process; lets it go on when a lane of this one waits for it."""
+    """Stops a process; lets it go on when a track of this one waits for it."""
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: is_stopped(pid))
 
     def go():
         try:
-            wait_until(lambda: any("step 2" in lane.position for lane in handle.state.lanes))
+            wait_until(lambda: any("step 2" in track.position for track in handle.state.tracks))
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -111,15 +111,15 @@ def a_rank_that_goes_on_without_one_that_left_is_told_so(rank, size):
 def a_rank_that_leaves_at_once_does_not_keep_others_from_attaching(rank, size):
     """Rank 0 hears of it before it is done."""
     for carrier in ("torch", "stream"):
-        ddp, make, lost = kit.wrap(kit.Sheet(SHAPES)), State._make_lanes, []
+        ddp, make, lost = kit.wrap(kit.Sheet(SHAPES)), State._make_tracks, []
 
         def make_late(state):
-            lanes = make(state)
+            tracks = make(state)
             state.ranks.watch.words(size - 1, LIMIT)
             state.ranks.watch.on_loss(lambda: lost.append(rank))
-            return lanes
+            return tracks
 
-        with mock.patch.object(State, "_make_lanes", make_late if rank == 0 else make), \
+        with mock.patch.object(State, "_make_tracks", make_late if rank == 0 else make), \
                 mock.patch.object(_stream, "PATIENCE", 0.0):
             kit.attach(ddp, "f32", carrier=carrier).detach()
         assert not lost

@@ -13,7 +13,7 @@ namespace sluice::abi {
 namespace {
 
 constexpr std::uint64_t kCoordinatesMax = std::uint64_t{1} << 40;
-// Of tensors and of jobs. A number that was never set is most likely beyond it.
+// Of tensors and of entries. A number that was never set is most likely beyond it.
 constexpr std::size_t kListMax = std::size_t{1} << 24;
 
 // A plain array, because errors are told when there is no memory left, too. Longer texts are cut.
@@ -106,13 +106,13 @@ Verdict check_array(const void* pointer, std::uint64_t count, const char* name) 
   return Nothing{};
 }
 
-Verdict check_tensor(const Worker& worker, std::uint32_t tensor) {
+Verdict check_tensor(const WorkerHandle& worker, std::uint32_t tensor) {
   const std::size_t count = worker.memory->tensors().size();
   if (tensor < count) return Nothing{};
   return invalid(fmt::format("tensor {}; accepted: below {}", tensor, count));
 }
 
-Verdict check_idle(const Worker& worker, const char* what) {
+Verdict check_idle(const WorkerHandle& worker, const char* what) {
   const std::uint32_t busy = worker.busy;
   if (busy == 0) return Nothing{};
   return invalid(
@@ -203,22 +203,23 @@ std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count) {
                         : std::numeric_limits<std::uint64_t>::max();
 }
 
-Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count) {
-  if (count > kListMax) return invalid(fmt::format("{} jobs; accepted: at most 2^24", count));
-  SLUICE_TRY(check_array(jobs, count, "jobs"));
-  std::vector<Job> made;
+Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count) {
+  if (count > kListMax) return invalid(fmt::format("{} entries; accepted: at most 2^24", count));
+  SLUICE_TRY(check_array(entries, count, "entries"));
+  std::vector<BucketEntry> made;
   made.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const sluice_job& job = jobs[i];
-    if (job.count > kCoordinatesMax) {
-      return invalid(fmt::format("jobs[{}].count is {}; accepted: at most 2^40", i, job.count));
+    const sluice_entry& entry = entries[i];
+    if (entry.count > kCoordinatesMax) {
+      return invalid(
+          fmt::format("entries[{}].count is {}; accepted: at most 2^40", i, entry.count));
     }
-    if (job.count != 0 && (job.gradient == nullptr || job.mean == nullptr)) {
-      return invalid(fmt::format("jobs[{}].{} is NULL; accepted: {} floats", i,
-                                 job.gradient == nullptr ? "gradient" : "mean", job.count));
+    if (entry.count != 0 && (entry.gradient == nullptr || entry.mean == nullptr)) {
+      return invalid(fmt::format("entries[{}].{} is NULL; accepted: {} floats", i,
+                                 entry.gradient == nullptr ? "gradient" : "mean", entry.count));
     }
-    const auto size = static_cast<std::size_t>(job.count);
-    made.push_back({job.tensor, {job.gradient, size}, {job.mean, size}});
+    const auto size = static_cast<std::size_t>(entry.count);
+    made.push_back({entry.tensor, {entry.gradient, size}, {entry.mean, size}});
   }
   return made;
 }

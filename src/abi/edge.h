@@ -21,14 +21,14 @@
 #include "catalog/codecs.h"
 #include "group/bucket.h"
 #include "group/group.h"
+#include "group/group_options.h"
 #include "group/memory.h"
-#include "group/options.h"
 #include "kernels/floats/floats.h"
 
 namespace sluice::abi {
 
 // A worker's memory with all that it uses.
-struct Worker {
+struct WorkerHandle {
   std::unique_ptr<Memory> memory;
   std::atomic<std::uint32_t> busy = 0;  // buckets and exchanges: what may not lose the memory
 };
@@ -37,7 +37,7 @@ struct Worker {
 class InFlight {
  public:
   InFlight() = default;
-  explicit InFlight(Worker& worker) : worker_(&worker) { ++worker.busy; }
+  explicit InFlight(WorkerHandle& worker) : worker_(&worker) { ++worker.busy; }
   InFlight(InFlight&& other) noexcept : worker_(std::exchange(other.worker_, nullptr)) {}
   InFlight& operator=(InFlight&& other) noexcept {
     std::swap(worker_, other.worker_);
@@ -48,7 +48,7 @@ class InFlight {
   }
 
  private:
-  Worker* worker_ = nullptr;
+  WorkerHandle* worker_ = nullptr;
 };
 
 }  // namespace sluice::abi
@@ -60,7 +60,7 @@ struct sluice_codec {
 };
 
 struct sluice_memory {
-  std::shared_ptr<sluice::abi::Worker> worker;
+  std::shared_ptr<sluice::abi::WorkerHandle> worker;
 };
 
 namespace sluice::abi {
@@ -127,9 +127,9 @@ Verdict check_pointers(std::initializer_list<Argument> arguments);
 // An array of so many elements: NULL only if there are none, and no more than 2^40.
 Verdict check_array(const void* pointer, std::uint64_t count, const char* name);
 
-Verdict check_tensor(const Worker& worker, std::uint32_t tensor);
+Verdict check_tensor(const WorkerHandle& worker, std::uint32_t tensor);
 // Refuses what would pull the memory from under buckets and exchanges.
-Verdict check_idle(const Worker& worker, const char* what);
+Verdict check_idle(const WorkerHandle& worker, const char* what);
 
 Checked<GroupOptions> options_from(const sluice_options& options);
 sluice_stats stats_from(const Stats& stats);
@@ -138,7 +138,7 @@ Checked<floats::Format> half_from(const char* format);
 Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count);
 // Coordinates of all tensors together, as bytes of float32; the largest number if there are more.
 std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count);
-// Refuses null pointers of jobs that have coordinates.
-Checked<std::vector<Job>> jobs_from(const sluice_job* jobs, std::size_t count);
+// Refuses null pointers of entries that have coordinates.
+Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count);
 
 }  // namespace sluice::abi

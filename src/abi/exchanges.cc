@@ -22,15 +22,15 @@ using sluice::abi::check_pointers;
 using sluice::abi::invalid;
 
 struct sluice_exchange {
-  sluice_exchange(std::shared_ptr<sluice::abi::Worker> of, const sluice::FlightSize& size)
+  sluice_exchange(std::shared_ptr<sluice::abi::WorkerHandle> of, const sluice::FlightSize& size)
       : worker(std::move(of)),
         host(size.host),
         place(size.place),
         all(sluice::WorkerSet::all(worker->memory->options().workers)) {
     tally.reset(*worker->memory);
-    // Here, because a step that was made cannot be made again.
-    rounds.reserve(sluice::kStepRoundsMax);
-    shown.reserve(sluice::kStepRoundsMax);
+    // Here, because a leg that was made cannot be made again.
+    rounds.reserve(sluice::kLegRoundsMax);
+    shown.reserve(sluice::kLegRoundsMax);
   }
 
   void end() {
@@ -38,7 +38,7 @@ struct sluice_exchange {
     in_flight = {};
   }
 
-  std::shared_ptr<sluice::abi::Worker> worker;  // shared with the memory's handle
+  std::shared_ptr<sluice::abi::WorkerHandle> worker;  // shared with the memory's handle
   sluice::abi::InFlight in_flight;
   sluice::AlignedBuffer host;
   sluice::AlignedBuffer place;
@@ -93,24 +93,24 @@ sluice::Checked<Reduction> reduction_from(const sluice_reduction* shown, std::ui
   return what;
 }
 
-Verdict check_chunk(const sluice::abi::Worker& worker, const sluice_job& job,
+Verdict check_chunk(const sluice::abi::WorkerHandle& worker, const sluice_entry& entry,
                     std::uint64_t offset) {
-  SLUICE_TRY(sluice::abi::check_tensor(worker, job.tensor));
+  SLUICE_TRY(sluice::abi::check_tensor(worker, entry.tensor));
   const sluice::Memory& memory = *worker.memory;
-  const sluice::Tensor& tensor = memory.tensors()[job.tensor];
-  if (memory.brings_rows(job.tensor)) {
+  const sluice::Tensor& tensor = memory.tensors()[entry.tensor];
+  if (memory.brings_rows(entry.tensor)) {
     return invalid(
-        fmt::format("tensor {} brings rows; accepted: one of sluice_memory_add", job.tensor));
+        fmt::format("tensor {} brings rows; accepted: one of sluice_memory_add", entry.tensor));
   }
-  const std::uint64_t whole = memory.chunk_count(job.tensor);
+  const std::uint64_t whole = memory.chunk_count(entry.tensor);
   if (offset % whole != 0 || offset >= tensor.count() ||
-      job.count != std::min(whole, tensor.count() - offset)) {
+      entry.count != std::min(whole, tensor.count() - offset)) {
     return invalid(
         fmt::format("{} coordinates at {} of a tensor of {}; accepted: chunks of {}, "
                     "the last one shorter",
-                    job.count, offset, tensor.count(), whole));
+                    entry.count, offset, tensor.count(), whole));
   }
-  return check_pointers({{job.gradient, "gradient"}, {job.mean, "mean"}});
+  return check_pointers({{entry.gradient, "gradient"}, {entry.mean, "mean"}});
 }
 
 // What the caller filled in, as answers that count every worker.
@@ -152,21 +152,21 @@ sluice::Checked<std::vector<sluice::Contribution>> contributions_of(const Reduct
   return contributions;
 }
 
-// The exchange's next step, or its end.
+// The exchange's next leg, or its end.
 Verdict advance(sluice_exchange& exchange) {
   std::vector<Part> parts;
   SLUICE_TRY_ASSIGN(const auto answers, answers_of(exchange, parts));
   const sluice::FloatEnvironment environment;
-  const auto step = exchange.exchange->next(answers);
-  if (!step) {
+  const auto leg = exchange.exchange->next(answers);
+  if (!leg) {
     exchange.end();
-    return sluice::abi::fatal({step.error().code, step.error().what});
+    return sluice::abi::fatal({leg.error().code, leg.error().what});
   }
-  if (step->kind == sluice::Step::Kind::done) {
+  if (leg->kind == sluice::Leg::Kind::done) {
     exchange.worker->memory->count(exchange.tally);
     exchange.end();
   }
-  exchange.rounds.assign(step->rounds.begin(), step->rounds.end());
+  exchange.rounds.assign(leg->rounds.begin(), leg->rounds.end());
   exchange.shown.clear();
   for (const Round& round : exchange.rounds) {
     exchange.shown.push_back({shown_from(round.what), round.up.data(), round.up.size(),
@@ -220,8 +220,8 @@ sluice_code sluice_exchange_begin(sluice_memory* memory, uint64_t step, uint32_t
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}, {exchange, "exchange"}}));
     sluice::Memory& worker = *memory->worker->memory;
-    const sluice_job job{tensor, count, gradient, mean};
-    SLUICE_TRY(check_chunk(*memory->worker, job, offset));
+    const sluice_entry entry{tensor, count, gradient, mean};
+    SLUICE_TRY(check_chunk(*memory->worker, entry, offset));
     const sluice::Codec& codec = worker.codec(worker.choice(tensor));
     sluice::FlightSize size;
     const auto whole = static_cast<std::uint32_t>(count);

@@ -92,9 +92,10 @@ class Attempt {
   bool ended_ = false;
 };
 
-Verdict start(sluice_group* group, std::uint64_t step, const sluice_job* jobs, std::size_t count) {
+Verdict start(sluice_group* group, std::uint64_t step, const sluice_entry* entries,
+              std::size_t count) {
   SLUICE_TRY(check_pointers({{group, "group"}}));
-  SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(jobs, count));
+  SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(entries, count));
   return outcome(*group->group, group->group->start(step, parsed));
 }
 
@@ -153,9 +154,9 @@ sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
 
 void sluice_group_free(sluice_group* group) { std::unique_ptr<sluice_group>{group}; }
 
-sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_job* jobs,
-                               size_t job_count) {
-  return call({__func__}, [&] { return start(group, step, jobs, job_count); });
+sluice_code sluice_group_start(sluice_group* group, uint64_t step, const sluice_entry* entries,
+                               size_t entry_count) {
+  return call({__func__}, [&] { return start(group, step, entries, entry_count); });
 }
 
 sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished) {
@@ -170,10 +171,10 @@ sluice_code sluice_group_advance(sluice_group* group, uint32_t* finished) {
   });
 }
 
-sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_job* jobs,
-                                size_t job_count) {
+sluice_code sluice_group_reduce(sluice_group* group, uint64_t step, const sluice_entry* entries,
+                                size_t entry_count) {
   return call({__func__}, [&]() -> Verdict {
-    SLUICE_TRY(start(group, step, jobs, job_count));
+    SLUICE_TRY(start(group, step, entries, entry_count));
     Attempt attempt(*group->group);
     const Status finished = group->group->finish();
     attempt.ended();

@@ -53,8 +53,8 @@ TEST(Groups, WorkersOfALocalWorldAverage) {
     threads.emplace_back([&, rank] {
       Group group(world, codec, options_of(rank), std::span(&tensor, 1));
       const std::vector<float> mine = gradient(rank);
-      const sluice_job job{0, kCount, mine.data(), means[rank].data()};
-      group.reduce(1, std::span(&job, 1));
+      const sluice_entry entry{0, kCount, mine.data(), means[rank].data()};
+      group.reduce(1, std::span(&entry, 1));
       EXPECT_EQ(group.stats().chunks, 1u);
       EXPECT_GT(group.stats().bytes_up, kCount);
     });
@@ -75,9 +75,9 @@ TEST(Groups, OneThreadCanStepAllWorkers) {
   Group second(world, codec, options_of(1), std::span(&tensor, 1));
   std::vector<float> a = gradient(0);
   std::vector<float> b = gradient(1);
-  const sluice_job jobs[] = {{0, kCount, a.data(), a.data()}, {0, kCount, b.data(), b.data()}};
-  ASSERT_EQ(sluice_group_start(first.get(), 1, &jobs[0], 1), SLUICE_OK);
-  ASSERT_EQ(sluice_group_start(second.get(), 1, &jobs[1], 1), SLUICE_OK);
+  const sluice_entry entries[] = {{0, kCount, a.data(), a.data()}, {0, kCount, b.data(), b.data()}};
+  ASSERT_EQ(sluice_group_start(first.get(), 1, &entries[0], 1), SLUICE_OK);
+  ASSERT_EQ(sluice_group_start(second.get(), 1, &entries[1], 1), SLUICE_OK);
   uint32_t finished[2] = {0, 0};
   for (int turn = 0; turn < 10 && finished[0] + finished[1] < 2; ++turn) {
     ASSERT_EQ(sluice_group_advance(first.get(), &finished[0]), SLUICE_OK);
@@ -94,12 +94,12 @@ TEST(Groups, OfARankThatHasAStepInFlightInAnotherGroupFail) {
   Group first(world, codec, options_of(0), std::span(&tensor, 1));
   Group second(world, codec, options_of(0), std::span(&tensor, 1));
   std::vector<float> values = gradient(0);
-  const sluice_job job{0, kCount, values.data(), values.data()};
+  const sluice_entry entry{0, kCount, values.data(), values.data()};
   uint32_t finished = 0;
-  ASSERT_EQ(sluice_group_start(first.get(), 1, &job, 1), SLUICE_OK);
+  ASSERT_EQ(sluice_group_start(first.get(), 1, &entry, 1), SLUICE_OK);
   ASSERT_EQ(sluice_group_advance(first.get(), &finished), SLUICE_OK);
   EXPECT_EQ(finished, 0u);
-  ASSERT_EQ(sluice_group_start(second.get(), 1, &job, 1), SLUICE_OK);
+  ASSERT_EQ(sluice_group_start(second.get(), 1, &entry, 1), SLUICE_OK);
   EXPECT_EQ(sluice_group_advance(second.get(), &finished), SLUICE_FAILED);
   EXPECT_NE(std::string(sluice_last_error()).find("more exchanges in flight"), std::string::npos)
       << sluice_last_error();
@@ -116,14 +116,14 @@ TEST(Groups, SaveAndLoad) {
     auto group = std::make_unique<Group>(world, codec, options_of(0, "ef"), std::span(&tensor, 1));
     std::vector<float> mean(kCount);
     const std::vector<float> mine = gradient(0);
-    const sluice_job job{0, kCount, mine.data(), mean.data()};
+    const sluice_entry entry{0, kCount, mine.data(), mean.data()};
     for (std::uint64_t step = 0; step < 4; ++step) {
       if (saves && step == 2) {
         const auto bytes = group->save();
         group = std::make_unique<Group>(world, codec, options_of(0, "ef"), std::span(&tensor, 1));
         group->load(bytes);
       }
-      group->reduce(step, std::span(&job, 1));
+      group->reduce(step, std::span(&entry, 1));
     }
     return mean;
   };
@@ -159,8 +159,8 @@ TEST(Groups, MistakesAreNamed) {
   options.timeout = -1;
   says([&] { Group(world, codec, options, std::span(&tensor, 1)); }, "timeout");
   Group group(world, codec, options_of(0), std::span(&tensor, 1));
-  const sluice_job job{0, 3, nullptr, nullptr};
-  says([&] { group.reduce(0, std::span(&job, 1)); }, "NULL");
+  const sluice_entry entry{0, 3, nullptr, nullptr};
+  says([&] { group.reduce(0, std::span(&entry, 1)); }, "NULL");
   const std::vector<float> three(3);
   const std::vector<float> four(4);
   const std::vector<std::span<const float>> uneven{three, four};
@@ -175,9 +175,9 @@ TEST(Groups, AMissingWorkerIsNamedWhenTimeIsOver) {
   options.timeout = 0.05;
   Group group(world, codec, options, std::span(&tensor, 1));
   std::vector<float> mine = gradient(0);
-  const sluice_job job{0, kCount, mine.data(), mine.data()};
+  const sluice_entry entry{0, kCount, mine.data(), mine.data()};
   const std::string message =
-      message_of([&] { group.reduce(9, std::span(&job, 1)); }, SLUICE_TIMEOUT);
+      message_of([&] { group.reduce(9, std::span(&entry, 1)); }, SLUICE_TIMEOUT);
   EXPECT_NE(message.find("step 9"), std::string::npos) << message;
   EXPECT_NE(message.find("1"), std::string::npos) << message;
 }

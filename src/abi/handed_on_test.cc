@@ -50,9 +50,9 @@ Reduced reduced_by_a_group(const sluice_options& options, std::uint64_t step) {
   const sluice_tensor tensor{5, 1, kCount};
   const std::vector<float> gradient = values();
   Reduced reduced{std::vector<float>(kCount), {}};
-  const sluice_job job{0, kCount, gradient.data(), reduced.mean.data()};
+  const sluice_entry entry{0, kCount, gradient.data(), reduced.mean.data()};
   Group group(world, codec, options, std::span(&tensor, 1));
-  group.reduce(step, std::span(&job, 1));
+  group.reduce(step, std::span(&entry, 1));
   reduced.stats = group.stats();
   return reduced;
 }

@@ -44,7 +44,8 @@ sluice::Checked<Choice> offered(sluice_memory* memory, const sluice_codec* codec
 }
 
 // All coordinates of a tensor, or any number of one that brings rows.
-Verdict check_whole(const sluice::abi::Worker& worker, std::uint32_t tensor, std::uint64_t count) {
+Verdict check_whole(const sluice::abi::WorkerHandle& worker, std::uint32_t tensor,
+                    std::uint64_t count) {
   SLUICE_TRY(check_tensor(worker, tensor));
   const std::uint64_t wanted = worker.memory->tensors()[tensor].count();
   if (count == wanted || worker.memory->brings_rows(tensor)) return Nothing{};
@@ -67,7 +68,7 @@ sluice_code sluice_memory_make(const sluice_options* options, sluice_memory** me
     }
     SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::options_from(known));
     auto made = std::make_unique<sluice_memory>();
-    made->worker = std::make_shared<sluice::abi::Worker>();
+    made->worker = std::make_shared<sluice::abi::WorkerHandle>();
     SLUICE_TRY_ASSIGN(made->worker->memory, sluice::Memory::make(parsed));
     *memory = made.release();
     return Nothing{};

@@ -128,9 +128,10 @@ TEST_F(OneWorker, TensorsThatBringRowsTakeTheirOwnCodecAndAnyNumberOfRows) {
     run({1, 100, gradient_.data() + 5, mean_.data()}, 1);
     EXPECT_EQ(mean_[0], std::string(spec) == "lossless" ? gradient_[5] : 1.0f);
     run({1, 0, nullptr, nullptr}, 2);
-    refused(attempt({1, 101, gradient_.data(), mean_.data()}, 3),
-            "job 0 does not fit: 101 coordinates of gradient and 101 of mean for tensor 1 (id 2); "
-            "accepted: rows of 100, at most 100 of them");
+    refused(
+        attempt({1, 101, gradient_.data(), mean_.data()}, 3),
+        "entry 0 does not fit: 101 coordinates of gradient and 101 of mean for tensor 1 (id 2); "
+        "accepted: rows of 100, at most 100 of them");
   }
 }
 
@@ -167,7 +168,7 @@ TEST_F(OneWorker, NothingIsPulledFromUnderABucketOrAnExchange) {
   ASSERT_EQ(sluice_queue_make(&port_, 1, 0, &queue), SLUICE_OK);
   ASSERT_EQ(sluice_memory_end_step(memory_), SLUICE_OK) << "an empty queue hinders nobody";
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job one = job();
+  const sluice_entry one = entry();
   std::uint64_t number = 7;
   ASSERT_EQ(sluice_queue_put(queue, &order, &one, 1, &number), SLUICE_OK);
   all_refuse();

@@ -62,8 +62,8 @@ std::string groups_say(const Change& change) {
   }
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     const std::size_t count = both[rank].tensor.rows * both[rank].tensor.cols;
-    const sluice_job job{0, count, values.data(), values.data()};
-    EXPECT_EQ(sluice_group_start(groups[rank].get(), both[rank].step, &job, 1), SLUICE_OK);
+    const sluice_entry entry{0, count, values.data(), values.data()};
+    EXPECT_EQ(sluice_group_start(groups[rank].get(), both[rank].step, &entry, 1), SLUICE_OK);
   }
   std::uint32_t finished = 0;
   for (int turn = 0; turn < 10; ++turn) {
@@ -101,8 +101,8 @@ std::string ports_say(const Change& change) {
       order.step = belief.step;
       order.number = belief.number;
       std::vector<float> values(belief.tensor.rows * belief.tensor.cols, 1.0f);
-      const sluice_job job{0, values.size(), values.data(), values.data()};
-      EXPECT_EQ(sluice_port_run(port, &order, &job, 1), SLUICE_MISMATCH);
+      const sluice_entry entry{0, values.size(), values.data(), values.data()};
+      EXPECT_EQ(sluice_port_run(port, &order, &entry, 1), SLUICE_MISMATCH);
       if (rank == 0) said = sluice_last_error();
       sluice_port_free(port);
       sluice_memory_free(memory);

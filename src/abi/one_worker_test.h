@@ -40,14 +40,14 @@ class OneWorker : public ::testing::Test {
     mean_.assign(kCount, 0.0f);
   }
 
-  [[nodiscard]] sluice_job job() { return {0, kCount, gradient_.data(), mean_.data()}; }
-  [[nodiscard]] sluice_code attempt(const sluice_job& job, std::uint64_t step) {
+  [[nodiscard]] sluice_entry entry() { return {0, kCount, gradient_.data(), mean_.data()}; }
+  [[nodiscard]] sluice_code attempt(const sluice_entry& entry, std::uint64_t step) {
     const sluice_order order{sizeof(sluice_order), step, step, 1, probe_};
-    return sluice_port_run(port_, &order, &job, 1);
+    return sluice_port_run(port_, &order, &entry, 1);
   }
-  void run(std::uint64_t step) { run(job(), step); }
-  void run(const sluice_job& job, std::uint64_t step) {
-    ASSERT_EQ(attempt(job, step), SLUICE_OK) << sluice_last_error();
+  void run(std::uint64_t step) { run(entry(), step); }
+  void run(const sluice_entry& entry, std::uint64_t step) {
+    ASSERT_EQ(attempt(entry, step), SLUICE_OK) << sluice_last_error();
   }
 
   [[nodiscard]] std::vector<float> residual() const {

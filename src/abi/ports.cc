@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "abi/edge.h"
-#include "abi/port.h"
+#include "abi/port_handle.h"
 #include "carrier/stream/servers.h"
 #include "carrier/stream/stream.h"
 
@@ -138,12 +138,12 @@ sluice_code sluice_port_over(sluice_memory* memory, const sluice_collectives* co
 
 void sluice_port_free(sluice_port* port) { std::unique_ptr<sluice_port>{port}; }
 
-sluice_code sluice_port_run(sluice_port* port, const sluice_order* order, const sluice_job* jobs,
-                            size_t job_count) {
+sluice_code sluice_port_run(sluice_port* port, const sluice_order* order,
+                            const sluice_entry* entries, size_t entry_count) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{port, "port"}}));
     SLUICE_TRY_ASSIGN(const auto wanted, sluice::abi::order_from(order));
-    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(jobs, job_count));
+    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(entries, entry_count));
     return port->end->run(wanted, parsed);
   });
 }

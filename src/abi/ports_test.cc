@@ -94,8 +94,8 @@ TEST_F(Ports, AverageBucketsAlikeOnAllWorkers) {
     sluice_port_traffic(port, &joining);
     for (std::uint64_t number = 0; number < 2; ++number) {
       const sluice_order order{sizeof(sluice_order), 0, number, 1, 0};
-      const sluice_job job{0, kCount, gradients_[rank].data(), means_[rank].data()};
-      ASSERT_EQ(sluice_port_run(port, &order, &job, 1), SLUICE_OK) << sluice_last_error();
+      const sluice_entry entry{0, kCount, gradients_[rank].data(), means_[rank].data()};
+      ASSERT_EQ(sluice_port_run(port, &order, &entry, 1), SLUICE_OK) << sluice_last_error();
     }
     sluice_port_report(port, &reports[rank]);
     sluice_port_traffic(port, &traffic[rank]);
@@ -127,9 +127,10 @@ TEST_F(Ports, TwoOfThemServeAQueue) {
     }
     ASSERT_EQ(sluice_queue_make(ports.data(), kPorts, 8192, &queue), SLUICE_OK);
     const sluice_order order{sizeof(sluice_order), 0, 0, 1, 0};
-    const sluice_job job{0, kCount, gradients_[rank].data(), means_[rank].data()};
+    const sluice_entry entry{0, kCount, gradients_[rank].data(), means_[rank].data()};
     std::uint64_t number = 7;
-    ASSERT_EQ(sluice_queue_put(queue, &order, &job, 1, &number), SLUICE_OK) << sluice_last_error();
+    ASSERT_EQ(sluice_queue_put(queue, &order, &entry, 1, &number), SLUICE_OK)
+        << sluice_last_error();
     ASSERT_EQ(sluice_queue_close(queue, 0), SLUICE_OK);
     const auto serve = [&](std::size_t port) {
       while (true) {
@@ -191,12 +192,12 @@ TEST_F(Ports, TheBellEndsARunThatWaitsForAWorkerForGood) {
   });
   std::thread other([&] { bell.ring(); });
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job job{0, kCount, gradients_[0].data(), means_[0].data()};
-  EXPECT_EQ(sluice_port_run(ports[0], &order, &job, 1), SLUICE_UNAVAILABLE);
+  const sluice_entry entry{0, kCount, gradients_[0].data(), means_[0].data()};
+  EXPECT_EQ(sluice_port_run(ports[0], &order, &entry, 1), SLUICE_UNAVAILABLE);
   const std::string said = sluice_last_error();
   other.join();
   EXPECT_NE(said.find("rang the bell"), std::string::npos) << said;
-  EXPECT_EQ(sluice_port_run(ports[0], &order, &job, 1), SLUICE_UNAVAILABLE);
+  EXPECT_EQ(sluice_port_run(ports[0], &order, &entry, 1), SLUICE_UNAVAILABLE);
   EXPECT_NE(std::string(sluice_last_error()).find("failed before"), std::string::npos)
       << sluice_last_error();
   for (sluice_port* port : ports) sluice_port_free(port);

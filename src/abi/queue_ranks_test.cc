@@ -56,16 +56,16 @@ Values means_of_groups(const char* spec, std::uint64_t step) {
   World world("local", kRanks);
   const Codec codec(spec);
   std::array<Values, kRanks> values;
-  std::array<std::vector<sluice_job>, kRanks> jobs;
+  std::array<std::vector<sluice_entry>, kRanks> entries;
   std::vector<Group> groups;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
     groups.emplace_back(world, codec, options_of(rank, "ef"), kShapes);
     for (const sluice_tensor& shape : kShapes) values[rank].push_back(gradient_of(rank, shape));
     for (std::uint32_t i = 0; i < kTensors; ++i) {
       std::vector<float>& one = values[rank][i];
-      jobs[rank].push_back({i, one.size(), one.data(), one.data()});
+      entries[rank].push_back({i, one.size(), one.data(), one.data()});
     }
-    check(sluice_group_start(groups[rank].get(), step, jobs[rank].data(), kTensors));
+    check(sluice_group_start(groups[rank].get(), step, entries[rank].data(), kTensors));
   }
   std::array<std::uint32_t, kRanks> finished{};
   while (finished[0] + finished[1] != kRanks) {
@@ -106,14 +106,14 @@ class Rank {
 
   // Tensors [first, last) as a bucket.
   void put(std::uint64_t step, std::uint32_t first, std::uint32_t last) {
-    std::vector<sluice_job> jobs;
+    std::vector<sluice_entry> entries;
     for (std::uint32_t i = first; i < last; ++i) {
       means[i].assign(means[i].size(), 0.0f);
-      jobs.push_back({i, means[i].size(), gradients[i].data(), means[i].data()});
+      entries.push_back({i, means[i].size(), gradients[i].data(), means[i].data()});
     }
     const sluice_order order{sizeof(sluice_order), step, 0, 1, 0};
     std::uint64_t number = 0;
-    ASSERT_EQ(sluice_queue_put(queue, &order, jobs.data(), jobs.size(), &number), SLUICE_OK)
+    ASSERT_EQ(sluice_queue_put(queue, &order, entries.data(), entries.size(), &number), SLUICE_OK)
         << sluice_last_error();
     ASSERT_EQ(number, put_++);
   }
@@ -146,8 +146,8 @@ class Rank {
   void take_turn(std::size_t port, std::uint64_t number) {
     std::vector<float> values(count_of(kOfTurns), static_cast<float>(number + rank_));
     const sluice_order order{sizeof(sluice_order), 0, number, 0, 0};
-    const sluice_job job{kTensors, values.size(), values.data(), values.data()};
-    ASSERT_EQ(sluice_port_run(ports[port], &order, &job, 1), SLUICE_OK) << sluice_last_error();
+    const sluice_entry entry{kTensors, values.size(), values.data(), values.data()};
+    ASSERT_EQ(sluice_port_run(ports[port], &order, &entry, 1), SLUICE_OK) << sluice_last_error();
     ASSERT_EQ(values, std::vector<float>(values.size(), static_cast<float>(number) + 0.5f));
   }
 

@@ -5,14 +5,14 @@
 #include <deque>
 
 #include "abi/edge.h"
-#include "abi/port.h"
-#include "group/lane.h"
+#include "abi/port_handle.h"
+#include "group/track.h"
 #include "group/waves.h"
 
 using sluice::Code;
-using sluice::Lane;
 using sluice::Nothing;
 using sluice::Problem;
+using sluice::Track;
 using sluice::Verdict;
 using sluice::Waves;
 using sluice::abi::call;
@@ -21,12 +21,12 @@ using sluice::abi::invalid;
 using sluice::abi::PortEnd;
 
 struct sluice_queue {
-  // A port, the lane on it, and what its last event showed.
+  // A port, the track on it, and what its last event showed.
   struct Served {
     Served(std::shared_ptr<PortEnd> of, Waves& waves, std::size_t index)
-        : end(std::move(of)), lane(waves, index, end->driver(), end->fused()) {}
+        : end(std::move(of)), track(waves, index, end->driver(), end->fused()) {}
     std::shared_ptr<PortEnd> end;
-    Lane lane;
+    Track track;
     std::vector<sluice_probe> probes;
   };
 
@@ -52,8 +52,8 @@ struct sluice_queue {
     --unfinished;
   }
 
-  std::shared_ptr<sluice::abi::Worker> worker;  // shared with the memory's handle
-  std::atomic<std::uint32_t> unfinished = 0;    // buckets
+  std::shared_ptr<sluice::abi::WorkerHandle> worker;  // shared with the memory's handle
+  std::atomic<std::uint32_t> unfinished = 0;          // buckets
   Waves waves;
   std::deque<Served> served;
 };
@@ -121,16 +121,16 @@ class Serving {
   bool ended_ = false;
 };
 
-void show(sluice_queue& queue, sluice_queue::Served& served, const Lane::Event& event,
+void show(sluice_queue& queue, sluice_queue::Served& served, const Track::Event& event,
           sluice_event& shown) {
   switch (event.kind) {
-    case Lane::Event::Kind::nothing:
-    case Lane::Event::Kind::closed: shown.kind = SLUICE_CLOSED; return;
-    case Lane::Event::Kind::turn:
+    case Track::Event::Kind::nothing:
+    case Track::Event::Kind::closed: shown.kind = SLUICE_CLOSED; return;
+    case Track::Event::Kind::turn:
       shown.kind = SLUICE_TURN;
       shown.number = event.turn;
       return;
-    case Lane::Event::Kind::bucket: break;
+    case Track::Event::Kind::bucket: break;
   }
   queue.finished();
   shown.kind = SLUICE_BUCKET;
@@ -156,7 +156,7 @@ sluice_code sluice_queue_make(sluice_port* const* ports, size_t port_count, uint
     const std::span all(ports, port_count);
     SLUICE_TRY(check_ports(all));
     sluice::WavesOptions options;
-    options.lanes = port_count;
+    options.tracks = port_count;
     if (wave != 0) options.coordinates_max = wave;
     options.agreed = all[0]->end->fused() != nullptr;
     *queue = std::make_unique<sluice_queue>(all, options).release();
@@ -166,13 +166,13 @@ sluice_code sluice_queue_make(sluice_port* const* ports, size_t port_count, uint
 
 void sluice_queue_free(sluice_queue* queue) { std::unique_ptr<sluice_queue>{queue}; }
 
-sluice_code sluice_queue_put(sluice_queue* queue, const sluice_order* order, const sluice_job* jobs,
-                             size_t job_count, uint64_t* number) {
+sluice_code sluice_queue_put(sluice_queue* queue, const sluice_order* order,
+                             const sluice_entry* entries, size_t entry_count, uint64_t* number) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{queue, "queue"}, {number, "number"}}));
     SLUICE_TRY_ASSIGN(const auto wanted, sluice::abi::order_from(order));
-    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(jobs, job_count));
-    // Counted first: a lane may finish it before this function returns.
+    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(entries, entry_count));
+    // Counted first: a track may finish it before this function returns.
     Counted counted(*queue);
     SLUICE_TRY_ASSIGN(*number, queue->waves.put(wanted, parsed));
     counted.stays();
@@ -202,7 +202,7 @@ sluice_code sluice_queue_serve(sluice_queue* queue, size_t port, sluice_event* e
       return Problem{Code::unavailable, "queue: it failed before; accepted: another queue"};
     }
     Serving serving(*queue, driver);
-    auto told = served.lane.serve(served.end->timeout());
+    auto told = served.track.serve(served.end->timeout());
     if (told) {
       served.probes.clear();
       for (const auto& probe : told->bucket.probes) {

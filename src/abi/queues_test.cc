@@ -81,12 +81,12 @@ TEST_F(OneWorker, AWorkerAloneGetsItsOwnValuesAndItsPortCounts) {
 class Spoilt : public OneWorker {
  protected:
   void fails(sluice_code code, const std::string& words) {
-    EXPECT_EQ(attempt(job(), 0), code) << sluice_last_error();
+    EXPECT_EQ(attempt(entry(), 0), code) << sluice_last_error();
     says("step 0");
     says(words);
     EXPECT_EQ(mean_, std::vector<float>(kCount));
     const std::uint64_t before = guest_->started();
-    EXPECT_EQ(attempt(job(), 1), SLUICE_UNAVAILABLE);
+    EXPECT_EQ(attempt(entry(), 1), SLUICE_UNAVAILABLE);
     says("port: it failed before; accepted: a new port");
     EXPECT_EQ(guest_->started(), before);
     ASSERT_EQ(sluice_memory_end_step(memory_), SLUICE_OK) << "nothing is in flight";
@@ -161,15 +161,15 @@ TEST_F(Spoilt, SizesThatCannotBeEndThePort) {
 
 TEST_F(OneWorker, WhatDoesNotFitIsRefusedAndThePortGoesOn) {
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job good = job();
-  sluice_job bad = good;
+  const sluice_entry good = entry();
+  sluice_entry bad = good;
   bad.count = 999;
-  refused(sluice_port_run(port_, &order, &bad, 1), "job 0 does not fit: 999 coordinates");
+  refused(sluice_port_run(port_, &order, &bad, 1), "entry 0 does not fit: 999 coordinates");
   bad.count = kCount, bad.tensor = 1;
   refused(sluice_port_run(port_, &order, &bad, 1), "tensor 1; accepted: below 1");
   bad.tensor = 0, bad.mean = nullptr;
-  refused(sluice_port_run(port_, &order, &bad, 1), "jobs[0].mean is NULL");
-  const sluice_job twice[2] = {good, good};
+  refused(sluice_port_run(port_, &order, &bad, 1), "entries[0].mean is NULL");
+  const sluice_entry twice[2] = {good, good};
   refused(sluice_port_run(port_, &order, twice, 2), "tensor 0 is twice in the bucket");
   EXPECT_EQ(guest_->started(), 0u);
   run(0);
@@ -193,7 +193,7 @@ class OneQueue : public OneWorker {
   }
   std::uint64_t put(std::uint64_t step = 0) {
     const sluice_order order{sizeof(sluice_order), step, 0, 1, probe_};
-    const sluice_job one = job();
+    const sluice_entry one = entry();
     std::uint64_t number = 7777;
     EXPECT_EQ(sluice_queue_put(queue_, &order, &one, 1, &number), SLUICE_OK) << sluice_last_error();
     return number;
@@ -224,7 +224,7 @@ TEST_F(OneQueue, BucketsAndTurnsComeInOrderOnPortsInTurn) {
   EXPECT_EQ(put(), 0u);
   EXPECT_EQ(put_turn(), 1u);
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job again = job();
+  const sluice_entry again = entry();
   std::uint64_t number = 0;
   refused(sluice_queue_put(queue_, &order, &again, 1, &number), "tensor 0 is in bucket 0");
   serve(0, SLUICE_BUCKET, 0);
@@ -328,7 +328,7 @@ TEST_F(OneQueue, NothingIsPutIntoAClosedOne) {
   make_queue();
   ASSERT_EQ(sluice_queue_close(queue_, 0), SLUICE_OK);
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job one = job();
+  const sluice_entry one = entry();
   std::uint64_t number = 7;
   EXPECT_EQ(sluice_queue_put(queue_, &order, &one, 1, &number), SLUICE_UNAVAILABLE);
   says("queue: closed");
@@ -340,13 +340,13 @@ TEST_F(OneQueue, NothingIsPutIntoAClosedOne) {
 TEST_F(OneQueue, WhatDoesNotFitIsRefusedAndTakesNoNumber) {
   make_queue();
   sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job good = job();
-  sluice_job bad = good;
+  const sluice_entry good = entry();
+  sluice_entry bad = good;
   std::uint64_t number = 7;
   bad.count = 999;
-  refused(sluice_queue_put(queue_, &order, &bad, 1, &number), "job 0 does not fit");
+  refused(sluice_queue_put(queue_, &order, &bad, 1, &number), "entry 0 does not fit");
   refused(sluice_queue_put(queue_, nullptr, &good, 1, &number), "order is NULL");
-  refused(sluice_queue_put(queue_, &order, nullptr, 1, &number), "jobs is NULL");
+  refused(sluice_queue_put(queue_, &order, nullptr, 1, &number), "entries is NULL");
   refused(sluice_queue_put(queue_, &order, &good, 1, nullptr), "number is NULL");
   order.size = 1;
   refused(sluice_queue_put(queue_, &order, &good, 1, &number), "order.size is 1");
@@ -397,7 +397,7 @@ TEST_F(OneQueue, APortThatFailsInItsTurnEndsTheOthers) {
   put_turn();
   serve(0, SLUICE_TURN, 0);
   guest_->starts = [](std::uint64_t) { return false; };
-  EXPECT_EQ(attempt(job(), 0), SLUICE_FAILED);
+  EXPECT_EQ(attempt(entry(), 0), SLUICE_FAILED);
   sluice_event event = SLUICE_EVENT_INIT;
   EXPECT_EQ(sluice_queue_serve(queue_, 0, &event), SLUICE_UNAVAILABLE);
   EXPECT_EQ(sluice_queue_serve(queue_, 1, &event), SLUICE_UNAVAILABLE);

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "catalog/carriers.h"
 #include "catalog/codecs.h"
-#include "group/crew.h"
+#include "group/fleet.h"
 #include "group/group.h"
 
 namespace {
@@ -49,9 +49,10 @@ Verdict reduce_local(const Request& request, std::span<float> mean) {
   const Tensor tensor{0, 1, request.count};
   SLUICE_TRY_ASSIGN(const auto fleet, Fleet::make(options, codec, std::span(&tensor, 1)));
   SLUICE_TRY(step_outcome(fleet->step(request.step, [&](std::uint32_t rank) {
-    return std::vector<Job>{{0,
-                             {request.gradients[rank], request.count},
-                             std::span(means).subspan(rank * request.count, request.count)}};
+    return std::vector<BucketEntry>{
+        {0,
+         {request.gradients[rank], request.count},
+         std::span(means).subspan(rank * request.count, request.count)}};
   })));
   std::copy_n(means.begin(), request.count, mean.begin());
   return Nothing{};

@@ -11,7 +11,7 @@
 
 namespace sluice::fused {
 
-// A message starts with the step's digest u64, the first exchange's sequence u64, the sender's rank
+// A message starts with the leg's digest u64, the first exchange's sequence u64, the sender's rank
 // u32, kMagic u32, the training step u64, the bucket u64, as u32: digests of codec, of seed and of
 // tensors, and the number of exchanges; then what the sender has ready u64. A list, in a message or
 // an answer, starts with its size u32; so do sums whose size is not fixed. An answer starts with

@@ -44,8 +44,8 @@ FusedPort::FusedPort(std::uint32_t rank, std::uint32_t workers, Collectives& col
       receive_sizes_(workers),
       answer_sizes_(workers) {}
 
-Status FusedPort::post(const Ticket& ticket, const Place& place, std::span<const Round> step) {
-  return fusion_.post(ticket, place, step);
+Status FusedPort::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
+  return fusion_.post(ticket, place, leg);
 }
 
 Result<std::span<const Answer>> FusedPort::take(const Ticket& ticket) {
@@ -124,7 +124,7 @@ void FusedPort::count(const Call& call) {
   }
 }
 
-// --- one step of the exchanges ---
+// --- one leg of the exchanges ---
 
 Status FusedPort::begin() {
   SLUICE_TRY(fusion_.seal(readiness_ == nullptr ? 0 : readiness_->ready()));

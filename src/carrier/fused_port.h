@@ -46,7 +46,7 @@ class FusedPort final : public Carrier {
   FusedPort(std::uint32_t rank, std::uint32_t workers, Collectives& collectives,
             Readiness* readiness = nullptr);
 
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
   Result<bool> flush() override;
   Status wait(std::chrono::nanoseconds timeout) override;

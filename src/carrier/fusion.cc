@@ -46,10 +46,10 @@ Fusion::Entry* Fusion::find(std::vector<Entry>& entries, std::uint64_t sequence)
   return at != entries.end() && at->ticket.sequence == sequence ? &*at : nullptr;
 }
 
-Status Fusion::post(const Ticket& ticket, const Place& place, std::span<const Round> step) {
+Status Fusion::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
   if (place.device) return Error{Code::unavailable, 0, "fusion: device memory is not supported"};
-  if (step.empty() || step.size() > kStepRoundsMax) {
-    return invalid("fusion: a step has 1 to 32 rounds");
+  if (leg.empty() || leg.size() > kLegRoundsMax) {
+    return invalid("fusion: a leg has 1 to 32 rounds");
   }
   if (phase_ == Phase::dead) return Error{Code::unavailable, 0, "fusion: this end was abandoned"};
   const Entry* const before = find(sealed_, ticket.sequence);
@@ -57,12 +57,12 @@ Status Fusion::post(const Ticket& ticket, const Place& place, std::span<const Ro
     return Error{Code::exhausted, 0, "fusion: the exchange has posted and not taken"};
   }
   const bool goes_on = before != nullptr && before->ticket.digest == ticket.digest;
-  const Entry entry{ticket, goes_on ? before->step + 1 : 0, posted_rounds_.size(), step.size()};
+  const Entry entry{ticket, goes_on ? before->leg + 1 : 0, posted_rounds_.size(), leg.size()};
   const auto at = std::upper_bound(
       posted_.begin(), posted_.end(), ticket.sequence,
       [](std::uint64_t wanted, const Entry& other) { return wanted < other.ticket.sequence; });
   posted_.insert(at, entry);
-  posted_rounds_.insert(posted_rounds_.end(), step.begin(), step.end());
+  posted_rounds_.insert(posted_rounds_.end(), leg.begin(), leg.end());
   return ok();
 }
 
@@ -95,7 +95,7 @@ void Fusion::abandon() {
 std::string Fusion::explain(const Ticket& /*ticket*/) {
   if (error_.code == Code::ok) return "";
   const std::uint64_t last = sealed_.empty() ? claim_.sequence : sealed_.back().ticket.sequence;
-  const std::string here = fmt::format("rank {} (step digest {:016x}, exchanges {} to {})", rank_,
+  const std::string here = fmt::format("rank {} (leg digest {:016x}, exchanges {} to {})", rank_,
                                        claim_.digest, claim_.sequence, last);
   if (error_.code == Code::mismatch && error_.detail < 0) {
     return fmt::format(
@@ -108,7 +108,7 @@ std::string Fusion::explain(const Ticket& /*ticket*/) {
     const auto [ranks, count] =
         list_ranks(workers_, [&](std::uint32_t rank) { return !(claims_[rank] == claim_); });
     return fmt::format(
-        "{} of {} ranks ({}) reduce something else than {}: rank {} has step digest {:016x}, from "
+        "{} of {} ranks ({}) reduce something else than {}: rank {} has leg digest {:016x}, from "
         "exchange {} on; different: {}",
         count, workers_, ranks, here, error_.detail, first.digest, first.sequence,
         compare(first, static_cast<std::uint32_t>(error_.detail)));
@@ -165,7 +165,7 @@ void Fusion::cut() {
   }
 }
 
-// The posted step becomes the sealed one, its rounds in the order of its exchanges.
+// The posted leg becomes the sealed one, its rounds in the order of its exchanges.
 void Fusion::lay_out() {
   sealed_.swap(posted_);
   posted_.clear();
@@ -199,7 +199,7 @@ std::uint64_t Fusion::digest_of_step() const {
   std::uint64_t digest = mix(kMagic, sealed_.size());
   for (const Entry& entry : sealed_) {
     digest = mix(mix(digest, entry.ticket.sequence), entry.ticket.digest);
-    digest = mix(digest, std::uint64_t{entry.step} << 32 | entry.count);
+    digest = mix(digest, std::uint64_t{entry.leg} << 32 | entry.count);
   }
   for (const Round& round : rounds_) {
     digest = mix(mix(digest, digest_of(round.what)), round.only.words.size());

@@ -1,7 +1,7 @@
 // Fuses the rounds of many exchanges into few collectives, for carriers whose network offers
 // collectives and no aggregator: MPI and the process groups of frameworks.
 //
-// No I/O: whoever owns a Fusion moves the bytes. One step of all its exchanges goes like this, on
+// No I/O: whoever owns a Fusion moves the bytes. One leg of all its exchanges goes like this, on
 // every rank alike:
 //
 //   post(…)…                  the exchanges lay down their rounds, in the same order on all ranks
@@ -16,11 +16,11 @@
 //     spread_native(lanes)
 //
 // All workers are counted in every round, except where a round names others in `only`. Each message
-// starts with a digest of what its sender believes the step to be; ranks that disagree are named.
+// starts with a digest of what its sender believes the leg to be; ranks that disagree are named.
 //
-// An exchange may post its next step as soon as it took its answers, while others still take
+// An exchange may post its next leg as soon as it took its answers, while others still take
 // theirs: what is posted after a seal() belongs to the next one. An error of seal, combine or a
-// spread is also what take() says to every exchange of the step. Memory grows during the first
+// spread is also what take() says to every exchange of the leg. Memory grows during the first
 // steps of a job and is then reused.
 #pragma once
 
@@ -45,12 +45,12 @@ class Fusion final : public Carrier {
   // What an all-reduce of int32 lanes can do instead of the two collectives.
   enum class Native : std::uint8_t { none, max, sum };
 
-  // Steps of which a rank would send at most `whole_max` bytes to all others together are not cut:
+  // Legs of which a rank would send at most `whole_max` bytes to all others together are not cut:
   // every rank gets and combines everything, which costs bytes and saves a trip.
   Fusion(std::uint32_t rank, std::uint32_t workers, std::uint64_t whole_max = 0);
 
-  // Tickets may come in any order; the step is laid out in the order of their sequence.
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
+  // Tickets may come in any order; the leg is laid out in the order of their sequence.
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override;
   // Answers are valid until the exchange's next post or the next seal().
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
   // Always Code::unavailable: waiting is I/O.
@@ -60,16 +60,16 @@ class Fusion final : public Carrier {
 
   // Whether nothing has been posted since the last spread.
   [[nodiscard]] bool empty() const;
-  // A step without rounds is a step too: its messages have headers only. Answers of the step before
+  // A leg without rounds is a leg too: its messages have headers only. Answers of the leg before
   // that nobody took are gone. `ready` is any number that this rank wants to tell the others.
   Status seal(std::uint64_t ready = 0);
   // The same number as it is by now; answers carry it, too.
   void tell(std::uint64_t ready) { ready_ = ready; }
-  // The least `ready` of any rank, once the step is combined, and again once it is spread. A native
+  // The least `ready` of any rank, once the leg is combined, and again once it is spread. A native
   // sum cannot tell: nothing then.
   [[nodiscard]] std::optional<std::uint64_t> least_ready() const { return least_ready_; }
 
-  // What the sealed step's first exchange is about; of an empty step: nothing.
+  // What the sealed leg's first exchange is about; of an empty leg: nothing.
   [[nodiscard]] Topic topic() const { return sealed_.empty() ? Topic{} : sealed_[0].ticket.topic; }
 
   // --- all-to-all, combine, all-gather ---
@@ -82,8 +82,8 @@ class Fusion final : public Carrier {
   [[nodiscard]] bool receives_vary() const;
   void pack(std::span<std::byte> send) const;
 
-  // Where combine() puts the answer of this step instead of memory of its own; answer_sizes() of
-  // this rank at least. It stays put until the step is spread.
+  // Where combine() puts the answer of this leg instead of memory of its own; answer_sizes() of
+  // this rank at least. It stays put until the leg is spread.
   void answer_into(std::span<std::byte> room);
   // Reduces this rank's shard of what came from each rank, back to back. Bytes from outside: bad
   // ones are malformed, a rank that reduces something else is a mismatch; detail is the rank.
@@ -101,7 +101,7 @@ class Fusion final : public Carrier {
   enum class Gathered : std::uint8_t { passes, stays };
   Status spread(std::span<const std::byte> gathered, std::uint64_t stride,
                 std::span<const std::uint64_t> sizes, Gathered memory = Gathered::passes);
-  // Whether this step is not cut: spread_own() takes the place of the all-gather and spread().
+  // Whether this leg is not cut: spread_own() takes the place of the all-gather and spread().
   [[nodiscard]] bool whole() const { return whole_; }
   Status spread_own();
   // The same for answers that lie apart, by rank.
@@ -124,15 +124,15 @@ class Fusion final : public Carrier {
     answered,  // all answers are there, or an error
     dead,      // abandoned
   };
-  // One exchange's place in a step.
+  // One exchange's place in a leg.
   struct Entry {
     Ticket ticket;
-    std::uint32_t step = 0;  // of the exchange
-    std::size_t first = 0;   // of its rounds
+    std::uint32_t leg = 0;  // of the exchange
+    std::size_t first = 0;  // of its rounds
     std::size_t count = 0;
     bool taken = false;
   };
-  // What a message's header says of its sender's step: the digest stands for all of it, and the
+  // What a message's header says of its sender's leg: the digest stands for all of it, and the
   // rest is to tell ranks that disagree in what.
   struct Claim {
     std::uint64_t digest = 0;
@@ -179,13 +179,13 @@ class Fusion final : public Carrier {
   std::uint32_t workers_;
   std::uint64_t whole_max_;
   Phase phase_ = Phase::idle;
-  Error error_;  // of an answered step
+  Error error_;  // of an answered leg
 
-  // The next step, by sequence; rounds in the order of posting.
+  // The next leg, by sequence; rounds in the order of posting.
   std::vector<Entry> posted_;
   std::vector<Round> posted_rounds_;
 
-  // The sealed step, both by sequence.
+  // The sealed leg, both by sequence.
   std::vector<Entry> sealed_;
   std::vector<Round> rounds_;
   Claim claim_;  // this rank's

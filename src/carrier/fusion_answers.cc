@@ -1,4 +1,4 @@
-// The answers of a fused step: this rank's own, and what came from all of them.
+// The answers of a fused leg: this rank's own, and what came from all of them.
 #include <algorithm>
 
 #include "carrier/fused_bytes.h"
@@ -32,7 +32,7 @@ Status Fusion::spread(std::span<const std::byte> gathered, std::uint64_t stride,
 
 Status Fusion::spread(std::span<const std::span<const std::byte>> answers, Gathered memory) {
   SLUICE_TRY(expect(Phase::combined));
-  if (whole_) return fail(invalid("fusion: this step is not cut: spread_own"));
+  if (whole_) return fail(invalid("fusion: this leg is not cut: spread_own"));
   if (answers.size() != workers_) return fail(invalid("fusion: an answer per rank expected"));
   least_ready_.reset();
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
@@ -46,7 +46,7 @@ Status Fusion::spread(std::span<const std::span<const std::byte>> answers, Gathe
 
 Status Fusion::spread_own() {
   SLUICE_TRY(expect(Phase::combined));
-  if (!whole_) return fail(invalid("fusion: this step is cut: spread"));
+  if (!whole_) return fail(invalid("fusion: this leg is cut: spread"));
   const Status read = spread_shard(rank_, answer().subspan(kAnswerHeader), Gathered::stays);
   if (!read) return fail(read.error());
   finish_answers();
@@ -61,7 +61,7 @@ Status Fusion::read_answer_header(std::uint32_t rank, std::span<const std::byte>
   return ok();
 }
 
-// An answer of one piece, whose codec reads it wherever it is.
+// An answer of one extent, whose codec reads it wherever it is.
 bool Fusion::is_left_there(const Segment& segment, Gathered memory) const {
   const Round& round = rounds_[segment.round];
   return memory == Gathered::stays && round.anywhere && segment.what.count == round.what.count;

@@ -1,4 +1,4 @@
-// What a fused step is about, for ranks that disagree: in which part, and both values.
+// What a fused leg is about, for ranks that disagree: in which part, and both values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr const char* kRest = "rounds of the exchanges";
 
 }  // namespace
 
-// Exchanges of a step share the seed. Step and bucket are those of the first: the others follow.
+// Exchanges of a leg share the seed. Step and bucket are those of the first: the others follow.
 Fusion::Claim Fusion::claim_of_step() const {
   Claim claim;
   if (sealed_.empty()) return claim;

@@ -211,12 +211,12 @@ TEST_F(Hostile, RanksThatDisagreeAreNamedOnEverySide) {
   }
 }
 
-// Ranks that differ in any fact of the step differ in the digest.
+// Ranks that differ in any fact of the leg differ in the digest.
 TEST_F(Hostile, EveryFactOfAStepIsInTheDigest) {
-  const auto digest_of = [](const Ticket& ticket, std::span<const Round> rounds, int steps) {
+  const auto digest_of = [](const Ticket& ticket, std::span<const Round> rounds, int legs) {
     Fusion one(0, kWorkers);
     Bytes sent(8192);
-    for (int i = 0; i < steps; ++i) {
+    for (int i = 0; i < legs; ++i) {
       EXPECT_TRUE(one.post(ticket, {}, rounds));
       EXPECT_TRUE(one.seal());
       one.pack(sent);

@@ -1,4 +1,4 @@
-// The all-reduce way of a fused step: lanes unpacked to int32, and lanes that show disagreement.
+// The all-reduce way of a fused leg: lanes unpacked to int32, and lanes that show disagreement.
 #include <algorithm>
 
 #include "base/assert.h"
@@ -61,7 +61,7 @@ void Fusion::pack_native(std::span<std::int32_t> lanes) const {
   lanes[lanes.size() - into.size() + kCheckLanes] = ready_lane();
 }
 
-// The largest of these is of the rank that has least ready, as a distance from the step's bucket,
+// The largest of these is of the rank that has least ready, as a distance from the leg's bucket,
 // which all share. A sum would tell nothing.
 std::int32_t Fusion::ready_lane() const {
   constexpr std::uint64_t kFar = std::uint64_t{1} << 30;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
+#include "tests/support/codec_seat.h"
 #include "tests/support/fused_world.h"
-#include "tests/support/seat.h"
 
 namespace sluice {
 namespace {

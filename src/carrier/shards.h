@@ -1,4 +1,4 @@
-// Cuts the rounds of a step into one shard per worker: the lanes that this worker combines.
+// Cuts the rounds of a leg into one shard per worker: the lanes that this worker combines.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Shards {
   // Instead: every worker combines everything.
   void copy(std::span<const Round> rounds, std::uint32_t workers);
 
-  // In order of rounds and lanes; the shards of all ranks one behind the other are the step, unless
+  // In order of rounds and lanes; the shards of all ranks one behind the other are the leg, unless
   // each is all of it.
   [[nodiscard]] std::span<const Segment> of(std::uint32_t rank) const {
     if (copied_) return segments_;

@@ -21,8 +21,8 @@ namespace sluice {
 struct Arrival {
   std::uint32_t rank = 0;
   std::uint64_t sequence = 0;
-  std::uint32_t step = 0;   // of the exchange
-  std::uint32_t round = 0;  // of the step
+  std::uint32_t leg = 0;    // of the exchange
+  std::uint32_t round = 0;  // of the leg
   std::uint32_t grain = 0;
 };
 

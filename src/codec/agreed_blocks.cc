@@ -45,11 +45,11 @@ Traits AgreedBlocks::traits(std::uint32_t workers) {
 AgreedBlocks::AgreedBlocks(const Chunk& chunk, Arena& arena, std::uint32_t block)
     : chunk_(chunk),
       block_(block),
-      count_(divide_up(chunk.piece.count, block)),
+      count_(divide_up(chunk.extent.count, block)),
       up_(arena.place<std::byte>(count_)),
       down_(arena.place<std::byte>(count_)),
       agreed_(arena.host<std::uint8_t>(count_)),
-      words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))) {}
+      words_(arena.host<std::uint64_t>(worker_words(chunk.extent.workers))) {}
 
 Round AgreedBlocks::ask(Exponents* exponents) {
   exponents(chunk_.gradient, block_, up_);
@@ -58,7 +58,7 @@ Round AgreedBlocks::ask(Exponents* exponents) {
 
 Status AgreedBlocks::agree(const Answer& answer) {
   if (!answer.parts.empty()) only_ = keep(answer.parts[0].from, words_);
-  counted_ = count_ == 0 || only_.has(chunk_.piece.rank);
+  counted_ = count_ == 0 || only_.has(chunk_.extent.rank);
   for (std::uint32_t number = 0; number < count_; ++number) {
     agreed_[number] = std::to_integer<std::uint8_t>(answer.down[number]);
     if (counted_ && agreed_[number] < own_exponent(number)) {
@@ -69,7 +69,7 @@ Status AgreedBlocks::agree(const Answer& answer) {
 }
 
 std::uint32_t AgreedBlocks::size(std::uint32_t number) const {
-  return std::min(block_, chunk_.piece.count - first(number));
+  return std::min(block_, chunk_.extent.count - first(number));
 }
 
 std::uint8_t AgreedBlocks::own_exponent(std::uint32_t number) const {
@@ -86,7 +86,7 @@ void AgreedBlocks::encode(std::uint32_t number, std::span<std::byte> to) const {
   }
   const auto input = chunk_.gradient.subspan(first(number), size(number));
   if (is_finite(number)) {
-    blockfloat::quantise(input, block_scale(agreed_[number], chunk_.piece.workers).up, target);
+    blockfloat::quantise(input, block_scale(agreed_[number], chunk_.extent.workers).up, target);
   } else {
     floats::encode(floats::Format::f32, input, 1.0f, target);
   }
@@ -96,7 +96,7 @@ void AgreedBlocks::tell(std::uint32_t number, std::span<const std::byte> sent) c
   if (chunk_.keeper == nullptr) return;
   if (!counted_) return keep_everything(chunk_, first(number), size(number));
   if (!is_finite(number)) return tell_all_sent(chunk_, first(number), size(number));
-  const double down = block_scale(agreed_[number], chunk_.piece.workers).down;
+  const double down = block_scale(agreed_[number], chunk_.extent.workers).down;
   tell_sent(chunk_, first(number), size(number), [&](std::uint32_t at, std::span<double> values) {
     blockfloat::values(sent.subspan(std::size_t{4} * at), down, values);
   });
@@ -110,7 +110,7 @@ void AgreedBlocks::decode(std::uint32_t number, std::span<const std::byte> sums)
     return;
   }
   blockfloat::dequantise(
-      sums, block_mean_factor(agreed_[number], chunk_.piece.workers, contributors), mean);
+      sums, block_mean_factor(agreed_[number], chunk_.extent.workers, contributors), mean);
   if (agreed_[number] == kLargest) keep_finite(mean);
 }
 

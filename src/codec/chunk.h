@@ -21,7 +21,7 @@ struct Tensor {
 };
 
 // All that sizes depend on.
-struct Piece {
+struct Extent {
   Tensor tensor;
   std::uint64_t offset = 0;  // of the chunk's first coordinate in the tensor
   std::uint32_t count = 0;
@@ -30,7 +30,7 @@ struct Piece {
 };
 
 struct Chunk {
-  Piece piece;
+  Extent extent;
   std::uint64_t step = 0;
   std::uint64_t key = 0;  // chunk_key(job seed, step, tensor id)
   Place place = {};

@@ -71,7 +71,7 @@ class Codec {
     return 1;
   }
   // Takes all memory of the exchange from the arena; touches none of the chunk's. With a measuring
-  // arena only chunk.piece is filled and null is returned.
+  // arena only chunk.extent is filled and null is returned.
   virtual Exchange* begin(const Chunk& chunk, Arena& arena) const = 0;
   // Between steps, nothing in flight: turns the agreed counts of all chunks into the model's state.
   virtual void end_step(std::span<const std::uint64_t> tally, std::span<std::byte> model) const {

@@ -65,13 +65,13 @@ TEST(ErrorFeedback, WhatIsNotFiniteIsNotKept) {
 class KeepingTest : public ::testing::Test {
  protected:
   KeepingTest() {
-    chunk_.piece.count = 5;
+    chunk_.extent.count = 5;
     chunk_.gradient = gradient_;
   }
   Chunk seen(const Kept& kept, bool fuses) {
     Arena measuring;
     Chunk bare;
-    bare.piece = chunk_.piece;
+    bare.extent = chunk_.extent;
     static_cast<void>(with_feedback(bare, kept, fuses, measuring));
     host_ = AlignedBuffer(measuring.host_used());
     place_ = AlignedBuffer(measuring.place_used());

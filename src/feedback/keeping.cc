@@ -33,7 +33,7 @@ Chunk with_feedback(const Chunk& chunk, const Kept& kept, bool fuses, Arena& are
     seen.residual = kept.memories[0];
     return seen;
   }
-  const auto input = arena.place<float>(chunk.piece.count);
+  const auto input = arena.place<float>(chunk.extent.count);
   auto* const keeper = arena.make<ChunkKeeper>(kept, chunk.gradient, input);
   if (keeper == nullptr) return seen;
   kept.kind->before(chunk.gradient, kept.memories, input);

@@ -16,7 +16,7 @@ struct Kept {
 
 // The chunk with its input made. Takes scratch and a keeper from the arena, or nothing where the
 // codec fuses plain feedback. Reads gradient and memories, which stay as they are until the codec
-// tells what it sent. With a measuring arena only chunk.piece is looked at.
+// tells what it sent. With a measuring arena only chunk.extent is looked at.
 Chunk with_feedback(const Chunk& chunk, const Kept& kept, bool fuses, Arena& arena);
 
 }  // namespace sluice

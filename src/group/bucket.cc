@@ -23,7 +23,7 @@ constexpr std::uint64_t kProbeId = 0xfffffffdu;
 constexpr std::uint64_t kPackMax = 1u << 15;
 
 std::uint64_t digest_of(const Chunk& chunk) {
-  std::uint64_t digest = mix(chunk.piece.tensor.id, chunk.piece.offset);
+  std::uint64_t digest = mix(chunk.extent.tensor.id, chunk.extent.offset);
   // Four chains, because one would wait for its own multiplications.
   std::array<std::uint64_t, 4> chains{1, 2, 3, 4};
   std::size_t i = 0;
@@ -54,12 +54,12 @@ Problem invalid(std::string message) { return Problem{Code::invalid_argument, st
 
 }  // namespace
 
-Verdict Bucket::load(const BucketOrder& order, std::span<const Job> jobs) {
+Verdict Bucket::load(const BucketOrder& order, std::span<const BucketEntry> entries) {
   order_ = order;
-  jobs_.assign(jobs.begin(), jobs.end());
+  entries_.assign(entries.begin(), entries.end());
   plan_.clear();
   SLUICE_TRY(check());
-  plan_jobs();
+  plan_entries();
   plan_pack();
   plan_probe();
   return Nothing{};
@@ -67,55 +67,55 @@ Verdict Bucket::load(const BucketOrder& order, std::span<const Job> jobs) {
 
 Verdict Bucket::check() {
   in_bucket_.assign(memory_.tensors().size(), 0);
-  for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    const Job& job = jobs_[i];
-    if (job.tensor >= in_bucket_.size()) {
-      return invalid(fmt::format("job {} does not fit: tensor {}; accepted: below {}", i,
-                                 job.tensor, in_bucket_.size()));
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const BucketEntry& entry = entries_[i];
+    if (entry.tensor >= in_bucket_.size()) {
+      return invalid(fmt::format("entry {} does not fit: tensor {}; accepted: below {}", i,
+                                 entry.tensor, in_bucket_.size()));
     }
-    const Tensor tensor = tensor_of(job);
-    if (job.gradient.size() != tensor.count() || job.mean.size() != job.gradient.size()) {
+    const Tensor tensor = tensor_of(entry);
+    if (entry.gradient.size() != tensor.count() || entry.mean.size() != entry.gradient.size()) {
       return invalid(
-          misfit(i, job, memory_.tensors()[job.tensor], memory_.brings_rows(job.tensor)));
+          misfit(i, entry, memory_.tensors()[entry.tensor], memory_.brings_rows(entry.tensor)));
     }
     // Two chunks of one tensor's residual in flight at once would overwrite each other.
-    if (in_bucket_[job.tensor] != 0) {
-      return invalid(
-          fmt::format("job {}: tensor {} is twice in the bucket; accepted: once", i, job.tensor));
+    if (in_bucket_[entry.tensor] != 0) {
+      return invalid(fmt::format("entry {}: tensor {} is twice in the bucket; accepted: once", i,
+                                 entry.tensor));
     }
-    in_bucket_[job.tensor] = 1;
+    in_bucket_[entry.tensor] = 1;
   }
   return Nothing{};
 }
 
-// Of a job that brings rows: as many as it has.
-Tensor Bucket::tensor_of(const Job& job) const {
-  Tensor tensor = memory_.tensors()[job.tensor];
-  if (memory_.brings_rows(job.tensor) && tensor.cols != 0) {
-    tensor.rows = std::min<std::uint64_t>(tensor.rows, job.gradient.size() / tensor.cols);
+// Of an entry that brings rows: as many as it has.
+Tensor Bucket::tensor_of(const BucketEntry& entry) const {
+  Tensor tensor = memory_.tensors()[entry.tensor];
+  if (memory_.brings_rows(entry.tensor) && tensor.cols != 0) {
+    tensor.rows = std::min<std::uint64_t>(tensor.rows, entry.gradient.size() / tensor.cols);
   }
   return tensor;
 }
 
 Tensor Bucket::tensor_of(const Planned& planned) const {
   switch (planned.from) {
-    case From::job: break;
+    case From::entry: break;
     case From::pack: return {.id = pack_id_, .rows = 1, .cols = pack_.size()};
     case From::probe: return {.id = kProbeId, .rows = 1, .cols = probe_.input().size()};
   }
-  return tensor_of(jobs_[planned.job]);
+  return tensor_of(entries_[planned.entry]);
 }
 
-bool Bucket::is_packed(const Job& job) const {
-  return memory_.choice(job.tensor) == Memory::kExact && memory_.kind(job.tensor).kind == nullptr &&
-         job.gradient.size() < kPackMax;
+bool Bucket::is_packed(const BucketEntry& entry) const {
+  return memory_.choice(entry.tensor) == Memory::kExact &&
+         memory_.kind(entry.tensor).kind == nullptr && entry.gradient.size() < kPackMax;
 }
 
-void Bucket::plan(From from, Choice choice, std::size_t job, const Tensor& tensor) {
+void Bucket::plan(From from, Choice choice, std::size_t entry, const Tensor& tensor) {
   const Plan wanted = memory_.codec(choice).plan(tensor, memory_.options().workers);
   const std::uint64_t whole = fit_chunk(wanted, memory_.options().chunk_count);
-  if (from == From::job && memory_.brings_rows(jobs_[job].tensor)) {
-    states_[job].assign(wanted.state_size, std::byte{0});
+  if (from == From::entry && memory_.brings_rows(entries_[entry].tensor)) {
+    states_[entry].assign(wanted.state_size, std::byte{0});
   }
   // At once, so that what is too much is refused before any of it is touched.
   const std::size_t needed =
@@ -123,34 +123,34 @@ void Bucket::plan(From from, Choice choice, std::size_t job, const Tensor& tenso
   if (needed > plan_.capacity()) plan_.reserve(std::max(needed, 2 * plan_.capacity()));
   for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
     const auto count = static_cast<std::uint32_t>(std::min(whole, tensor.count() - at));
-    plan_.push_back({from, choice, job, at, count});
+    plan_.push_back({from, choice, entry, at, count});
   }
 }
 
-void Bucket::plan_jobs() {
-  states_.resize(std::max(states_.size(), jobs_.size()));
+void Bucket::plan_entries() {
+  states_.resize(std::max(states_.size(), entries_.size()));
   packed_.clear();
   packed_at_.clear();
-  for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    if (is_packed(jobs_[i])) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (is_packed(entries_[i])) {
       packed_.push_back(i);
       continue;
     }
-    plan(From::job, memory_.choice(jobs_[i].tensor), i, tensor_of(jobs_[i]));
+    plan(From::entry, memory_.choice(entries_[i].tensor), i, tensor_of(entries_[i]));
   }
   if (packed_.size() != 1) return;
-  plan(From::job, Memory::kExact, packed_[0], tensor_of(jobs_[packed_[0]]));
+  plan(From::entry, Memory::kExact, packed_[0], tensor_of(entries_[packed_[0]]));
   packed_.clear();
 }
 
 void Bucket::plan_pack() {
   std::uint64_t size = 0;
   pack_id_ = kPackId;
-  for (const std::size_t job : packed_) {
+  for (const std::size_t entry : packed_) {
     packed_at_.push_back(size);
-    size += jobs_[job].gradient.size();
+    size += entries_[entry].gradient.size();
     // Ranks that pack other tensors must notice.
-    const Tensor tensor = tensor_of(jobs_[job]);
+    const Tensor tensor = tensor_of(entries_[entry]);
     pack_id_ = mix(mix(mix(pack_id_, tensor.id), tensor.rows), tensor.cols);
   }
   pack_.resize(size);
@@ -165,17 +165,17 @@ void Bucket::plan_probe() {
   if (order_.probe == 0) return;
   const FloatEnvironment environment;
   for (const Planned& planned : plan_) {
-    if (planned.from != From::job) continue;
-    const Job& job = jobs_[planned.job];
-    if (planned.choice == Memory::kExact || memory_.brings_rows(job.tensor)) continue;
-    Kept kept = memory_.kind(job.tensor);
-    kept.memories = part_of(memory_.memories(job.tensor), planned.offset, planned.count);
-    probe_.look_at({.index = job.tensor,
-                    .tensor = memory_.tensors()[job.tensor],
+    if (planned.from != From::entry) continue;
+    const BucketEntry& entry = entries_[planned.entry];
+    if (planned.choice == Memory::kExact || memory_.brings_rows(entry.tensor)) continue;
+    Kept kept = memory_.kind(entry.tensor);
+    kept.memories = part_of(memory_.memories(entry.tensor), planned.offset, planned.count);
+    probe_.look_at({.index = entry.tensor,
+                    .tensor = memory_.tensors()[entry.tensor],
                     .offset = planned.offset,
-                    .gradient = job.gradient.subspan(planned.offset, planned.count),
+                    .gradient = entry.gradient.subspan(planned.offset, planned.count),
                     .kept = kept,
-                    .mean = job.mean.subspan(planned.offset, planned.count)},
+                    .mean = entry.mean.subspan(planned.offset, planned.count)},
                    order_.probe);
   }
   plan(From::probe, Memory::kExact, 0, {kProbeId, 1, probe_.input().size()});
@@ -186,7 +186,7 @@ std::vector<TensorProbe> Bucket::probes() const {
   return probe_.compare();
 }
 
-Piece Bucket::piece(std::size_t index) const {
+Extent Bucket::extent(std::size_t index) const {
   const Planned& planned = plan_[index];
   return {tensor_of(planned), planned.offset, planned.count, memory_.options().rank,
           memory_.options().workers};
@@ -197,27 +197,27 @@ void Bucket::each_packed(const Planned& planned, Call call) {
   const auto after = std::upper_bound(packed_at_.begin(), packed_at_.end(), planned.offset);
   for (auto i = static_cast<std::size_t>(after - packed_at_.begin()) - 1;
        i < packed_.size() && packed_at_[i] < planned.offset + planned.count; ++i) {
-    const Job& job = jobs_[packed_[i]];
+    const BucketEntry& entry = entries_[packed_[i]];
     const std::uint64_t first = std::max(planned.offset, packed_at_[i]);
     const std::uint64_t last =
-        std::min(planned.offset + planned.count, packed_at_[i] + job.gradient.size());
-    call(job, first - packed_at_[i], std::span(pack_).subspan(first, last - first));
+        std::min(planned.offset + planned.count, packed_at_[i] + entry.gradient.size());
+    call(entry, first - packed_at_[i], std::span(pack_).subspan(first, last - first));
   }
 }
 
 Chunk Bucket::chunk(std::size_t index, Tally& tally) {
   const Planned& planned = plan_[index];
-  if (planned.from == From::job) return chunk_of_job(planned, tally);
+  if (planned.from == From::entry) return chunk_of_entry(planned, tally);
   Chunk chunk;
-  chunk.piece = piece(index);
+  chunk.extent = extent(index);
   chunk.step = order_.step;
-  chunk.key = chunk_key(memory_.options().seed, order_.step, chunk.piece.tensor.id);
+  chunk.key = chunk_key(memory_.options().seed, order_.step, chunk.extent.tensor.id);
   if (planned.from == From::probe) {
     chunk.gradient = probe_.input().subspan(planned.offset, planned.count);
     chunk.mean = probe_.mean().subspan(planned.offset, planned.count);
   } else {
-    each_packed(planned, [](const Job& job, std::uint64_t at, std::span<float> pack) {
-      const auto from = job.gradient.subspan(at, pack.size());
+    each_packed(planned, [](const BucketEntry& entry, std::uint64_t at, std::span<float> pack) {
+      const auto from = entry.gradient.subspan(at, pack.size());
       std::copy(from.begin(), from.end(), pack.begin());
     });
     chunk.gradient = chunk.mean = std::span(pack_).subspan(planned.offset, planned.count);
@@ -225,26 +225,26 @@ Chunk Bucket::chunk(std::size_t index, Tally& tally) {
   return chunk;
 }
 
-Chunk Bucket::chunk_of_job(const Planned& planned, Tally& tally) {
-  const Job& job = jobs_[planned.job];
-  const auto gradient = job.gradient.subspan(planned.offset, planned.count);
-  const auto mean = job.mean.subspan(planned.offset, planned.count);
-  if (!memory_.brings_rows(job.tensor)) {
-    return memory_.chunk(order_.step, job.tensor, planned.offset, gradient, mean, tally);
+Chunk Bucket::chunk_of_entry(const Planned& planned, Tally& tally) {
+  const BucketEntry& entry = entries_[planned.entry];
+  const auto gradient = entry.gradient.subspan(planned.offset, planned.count);
+  const auto mean = entry.mean.subspan(planned.offset, planned.count);
+  if (!memory_.brings_rows(entry.tensor)) {
+    return memory_.chunk(order_.step, entry.tensor, planned.offset, gradient, mean, tally);
   }
-  return memory_.chunk_of_rows(order_.step, job.tensor, tensor_of(job), planned.offset, gradient,
-                               mean, states_[planned.job], tally);
+  return memory_.chunk_of_rows(order_.step, entry.tensor, tensor_of(entry), planned.offset,
+                               gradient, mean, states_[planned.entry], tally);
 }
 
 Kept Bucket::kept(std::size_t index) {
   const Planned& planned = plan_[index];
-  if (planned.from != From::job) return {};
-  return memory_.kept(jobs_[planned.job].tensor, planned.offset, planned.count);
+  if (planned.from != From::entry) return {};
+  return memory_.kept(entries_[planned.entry].tensor, planned.offset, planned.count);
 }
 
 Kept Bucket::kind(std::size_t index) const {
   const Planned& planned = plan_[index];
-  return planned.from == From::job ? memory_.kind(jobs_[planned.job].tensor) : Kept{};
+  return planned.from == From::entry ? memory_.kind(entries_[planned.entry].tensor) : Kept{};
 }
 
 Ticket Bucket::ticket(std::uint64_t sequence, std::size_t index, const Chunk& chunk) const {
@@ -256,9 +256,10 @@ Ticket Bucket::ticket(std::uint64_t sequence, std::size_t index, const Chunk& ch
 Outcome Bucket::arrived(std::size_t index, const Chunk& chunk) {
   const Planned& planned = plan_[index];
   if (planned.from == From::pack) {
-    each_packed(planned, [](const Job& job, std::uint64_t at, std::span<const float> pack) {
-      std::copy(pack.begin(), pack.end(), job.mean.subspan(at, pack.size()).begin());
-    });
+    each_packed(planned,
+                [](const BucketEntry& entry, std::uint64_t at, std::span<const float> pack) {
+                  std::copy(pack.begin(), pack.end(), entry.mean.subspan(at, pack.size()).begin());
+                });
   }
   if (planned.from == From::probe) return {};
   return {order_.digest ? digest_of(chunk) : 0, count_infinite(chunk.mean)};

@@ -20,7 +20,7 @@
 namespace sluice {
 
 // One tensor of a bucket. The mean may be the gradient's own memory.
-struct Job {
+struct BucketEntry {
   std::uint32_t tensor = 0;  // index into the memory's tensors
   std::span<const float> gradient;
   std::span<float> mean;
@@ -49,15 +49,15 @@ class Bucket {
   // The memory outlives the bucket.
   explicit Bucket(Memory& memory) : memory_(memory) {}
 
-  // Jobs' memory stays put until all means have come. Refused: jobs that do not fit.
-  Verdict load(const BucketOrder& order, std::span<const Job> jobs);
-  [[nodiscard]] std::span<const Job> jobs() const { return jobs_; }
+  // Entries' memory stays put until all means have come. Refused: entries that do not fit.
+  Verdict load(const BucketOrder& order, std::span<const BucketEntry> entries);
+  [[nodiscard]] std::span<const BucketEntry> entries() const { return entries_; }
 
   // Chunks, in the order in which they travel.
   [[nodiscard]] std::size_t count() const { return plan_.size(); }
   [[nodiscard]] std::uint64_t coordinates(std::size_t index) const { return plan_[index].count; }
   [[nodiscard]] Choice choice(std::size_t index) const { return plan_[index].choice; }
-  [[nodiscard]] Piece piece(std::size_t index) const;
+  [[nodiscard]] Extent extent(std::size_t index) const;
   // Several threads may work on chunks, each on one.
   Chunk chunk(std::size_t index, Tally& tally);
   Kept kept(std::size_t index);
@@ -73,35 +73,35 @@ class Bucket {
   [[nodiscard]] const Memory& memory() const { return memory_; }
 
  private:
-  enum class From : std::uint8_t { job, pack, probe };
+  enum class From : std::uint8_t { entry, pack, probe };
   struct Planned {
-    From from = From::job;
+    From from = From::entry;
     Choice choice = 0;
-    std::size_t job = 0;
+    std::size_t entry = 0;
     std::uint64_t offset = 0;  // in the tensor, the pack or the probe
     std::uint32_t count = 0;
   };
 
   [[nodiscard]] Verdict check();
-  [[nodiscard]] bool is_packed(const Job& job) const;
-  void plan_jobs();
+  [[nodiscard]] bool is_packed(const BucketEntry& entry) const;
+  void plan_entries();
   void plan_pack();
   void plan_probe();
-  void plan(From from, Choice choice, std::size_t job, const Tensor& tensor);
-  Chunk chunk_of_job(const Planned& planned, Tally& tally);
-  [[nodiscard]] Tensor tensor_of(const Job& job) const;
+  void plan(From from, Choice choice, std::size_t entry, const Tensor& tensor);
+  Chunk chunk_of_entry(const Planned& planned, Tally& tally);
+  [[nodiscard]] Tensor tensor_of(const BucketEntry& entry) const;
   [[nodiscard]] Tensor tensor_of(const Planned& planned) const;
-  // The jobs' parts of a piece of the pack: call(job's coordinates, the pack's).
+  // The entries' parts of a piece of the pack: call(entry's coordinates, the pack's).
   template <class Call>
   void each_packed(const Planned& planned, Call call);
 
   Memory& memory_;
   BucketOrder order_;
-  std::vector<Job> jobs_;
+  std::vector<BucketEntry> entries_;
   std::vector<Planned> plan_;
-  std::vector<std::vector<std::byte>> states_;  // the codec's, of jobs that bring rows
+  std::vector<std::vector<std::byte>> states_;  // the codec's, of entries that bring rows
   std::vector<std::uint8_t> in_bucket_;         // by tensor
-  std::vector<std::size_t> packed_;             // jobs …
+  std::vector<std::size_t> packed_;             // entries …
   std::vector<std::uint64_t> packed_at_;        // … and where each begins
   AlignedVector<float> pack_;
   std::uint64_t pack_id_ = 0;

@@ -35,12 +35,12 @@ TEST(Bucket, SmallExactTensorsShareAnExchangeAndAreTheRankOrderedFloatMean) {
 TEST(Bucket, AnExactTensorAloneOrLargeTravelsByItself) {
   Workers4 job("f32", {{1, 1, 1u << 15}, {2, 1, (1u << 15) - 1}, {3, 1, 9}});
   Bucket bucket(*job.memories[0]);
-  ASSERT_TRUE(bucket.load({}, job.jobs(0, 0, 3)));
+  ASSERT_TRUE(bucket.load({}, job.entries(0, 0, 3)));
   // 8 chunks of the large one, 8 of the other two together, which are one more than it holds.
   EXPECT_EQ(bucket.count(), 8u + 9u);
-  ASSERT_TRUE(bucket.load({}, job.jobs(0, 2, 3)));
+  ASSERT_TRUE(bucket.load({}, job.entries(0, 2, 3)));
   EXPECT_EQ(bucket.count(), 1u);
-  EXPECT_EQ(bucket.piece(0).tensor.id, 3u);
+  EXPECT_EQ(bucket.extent(0).tensor.id, 3u);
 }
 
 // Packs of many tensors, cut in the middle of some.
@@ -53,11 +53,11 @@ TEST(Bucket, PacksAreCutAnywhere) {
   Workers4 apart("f32", shapes);
   for (std::size_t tensor = 0; tensor < apart.tensors.size(); ++tensor) {
     FusedWorkers workers(apart);
-    std::vector<std::vector<Job>> jobs;
+    std::vector<std::vector<BucketEntry>> entries;
     for (std::size_t rank = 0; rank < 4; ++rank) {
-      jobs.push_back(apart.jobs(rank, tensor, tensor + 1));
+      entries.push_back(apart.entries(rank, tensor, tensor + 1));
     }
-    workers.run({.step = kStep}, jobs);
+    workers.run({.step = kStep}, entries);
   }
   EXPECT_EQ(job.means, apart.means);
 }
@@ -75,17 +75,17 @@ TEST(Bucket, RowsTravelThroughTheirOwnCodecAndKeepNothing) {
     for (const std::uint64_t rows : {250u, 1u, 1000u, 0u, 250u}) {
       Workers4 alike(spec, {{table.id, rows, table.cols}});
       auto means = alike.gradients;
-      std::vector<std::vector<Job>> jobs;
+      std::vector<std::vector<BucketEntry>> entries;
       for (std::size_t r = 0; r < 4; ++r) {
-        jobs.push_back(job.jobs(r));
-        jobs[r].push_back({index, alike.gradients[r][0], means[r][0]});
+        entries.push_back(job.entries(r));
+        entries[r].push_back({index, alike.gradients[r][0], means[r][0]});
       }
-      workers.run({.step = kStep}, jobs, rows > 500 ? 3 : 1);
+      workers.run({.step = kStep}, entries, rows > 500 ? 3 : 1);
       EXPECT_EQ(means[2][0], local_means(alike)[0]) << spec << " " << rows;
       EXPECT_TRUE(job.memories[0]->residual(index).empty());
     }
     std::vector<float> odd(table.cols + 1);
-    const Job bad{index, odd, odd};
+    const BucketEntry bad{index, odd, odd};
     const Verdict refused = workers.ends[0].load({}, {&bad, 1});
     ASSERT_FALSE(refused);
     EXPECT_NE(refused.error().message.find("21 coordinates"), std::string::npos)
@@ -285,19 +285,19 @@ TEST(Bucket, UndoneStepGivesResidualsBack) {
 TEST(Bucket, BadJobsAreNamed) {
   Workers4 job("f32", {{5, 64, 64}});
   Bucket bucket(*job.memories[0]);
-  std::vector<Job> jobs = job.jobs(0);
-  const auto says = [&](std::span<const Job> what) {
+  std::vector<BucketEntry> entries = job.entries(0);
+  const auto says = [&](std::span<const BucketEntry> what) {
     const Verdict loaded = bucket.load({}, what);
     return loaded ? std::string("accepted") : loaded.error().message;
   };
-  EXPECT_EQ(says(jobs), "accepted");
-  jobs[0].tensor = 9;
-  EXPECT_NE(says(jobs).find("tensor 9; accepted: below 3"), std::string::npos);
-  jobs[0] = {0, std::span(job.gradients[0][0]).first(5), std::span(job.means[0][0]).first(5)};
-  EXPECT_NE(says(jobs).find("5 coordinates"), std::string::npos);
-  jobs = job.jobs(0);
-  jobs.push_back(jobs[1]);
-  EXPECT_NE(says(jobs).find("tensor 1 is twice"), std::string::npos);
+  EXPECT_EQ(says(entries), "accepted");
+  entries[0].tensor = 9;
+  EXPECT_NE(says(entries).find("tensor 9; accepted: below 3"), std::string::npos);
+  entries[0] = {0, std::span(job.gradients[0][0]).first(5), std::span(job.means[0][0]).first(5)};
+  EXPECT_NE(says(entries).find("5 coordinates"), std::string::npos);
+  entries = job.entries(0);
+  entries.push_back(entries[1]);
+  EXPECT_NE(says(entries).find("tensor 1 is twice"), std::string::npos);
 }
 
 }  // namespace

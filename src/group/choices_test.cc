@@ -281,9 +281,9 @@ TEST(Choices, ATensorThatBringsRowsIsAsLargeAsItsJob) {
   std::vector<float> values(12);
   std::vector<std::byte> state(memory->codec(choice).plan(all, 2).state_size);
   const Chunk chunk = memory->chunk_of_rows(6, 0, all, 0, values, values, state, tally);
-  EXPECT_EQ(chunk.piece.tensor, all);
-  EXPECT_EQ(chunk.piece.count, 12u);
-  EXPECT_EQ(chunk.piece.rank, 1u);
+  EXPECT_EQ(chunk.extent.tensor, all);
+  EXPECT_EQ(chunk.extent.count, 12u);
+  EXPECT_EQ(chunk.extent.rank, 1u);
   EXPECT_EQ(chunk.key, chunk_key(5, 6, 8));
   EXPECT_EQ(chunk.state.data(), state.data());
   EXPECT_EQ(chunk.tally.data(), tally.of(choice).data());

@@ -107,9 +107,9 @@ class Choosers {
       const Choice choice = memory.choice(tensor);
       const auto span = std::span(values[rank]).subspan(at, count);
       const Chunk chunk = memory.chunk(step, tensor, at, span, span, tallies[rank]);
-      const Kept kept = memory.kept(tensor, at, chunk.piece.count);
+      const Kept kept = memory.kept(tensor, at, chunk.extent.count);
       FlightSize size;
-      size.cover(memory.codec(choice), chunk.piece, memory.kind(tensor));
+      size.cover(memory.codec(choice), chunk.extent, memory.kind(tensor));
       flights.emplace_back(size);
       const Ticket ticket{sequence_, memory.digest(chunk, choice),
                           memory.topic(chunk, step, choice)};

@@ -25,7 +25,8 @@ Driver::Layout Driver::measure(std::span<const Load> loads) const {
     chunks += load.count();
     for (std::size_t i = load.first; i < load.last; ++i) {
       FlightSize one;
-      one.cover(memory_.codec(load.bucket->choice(i)), load.bucket->piece(i), load.bucket->kind(i));
+      one.cover(memory_.codec(load.bucket->choice(i)), load.bucket->extent(i),
+                load.bucket->kind(i));
       one.host = round_up(one.host, kAlignment);
       one.place = round_up(one.place, kAlignment);
       layout.each.host = std::max(layout.each.host, one.host);

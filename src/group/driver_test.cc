@@ -91,7 +91,7 @@ TEST(Driver, GivesTheBitsOfAGroupOverOurCarriersToo) {
     const auto said = on_all(workers, *world, window,
                              [&](Driver& driver, Bucket& bucket, std::size_t rank) -> Status {
                                for (std::uint64_t step = kStep; step < kStep + 2; ++step) {
-                                 EXPECT_TRUE(bucket.load({.step = step}, workers.jobs(rank)));
+                                 EXPECT_TRUE(bucket.load({.step = step}, workers.entries(rank)));
                                  SLUICE_TRY(run_all(driver, bucket, seconds(60)));
                                  workers.memories[rank]->end_step();
                                }
@@ -113,7 +113,7 @@ TEST(Driver, PartsOnSeveralThreadsGiveTheSameBits) {
       FusedWorkers workers(job);
       for (std::size_t rank = 0; rank < 4; ++rank) {
         FusedWorker& one = workers.ends[rank];
-        ASSERT_TRUE(one.load({.step = kStep}, job.jobs(rank)));
+        ASSERT_TRUE(one.load({.step = kStep}, job.entries(rank)));
         const std::size_t count = one.bucket.count();
         ASSERT_TRUE(one.start(count * part / kParts, count * (part + 1) / kParts));
       }
@@ -124,7 +124,7 @@ TEST(Driver, PartsOnSeveralThreadsGiveTheSameBits) {
   EXPECT_EQ(coded_means(job, 3), local_means(job));
 }
 
-// A step of all exchanges is one all-to-all where it is small, and two collectives otherwise.
+// A leg of all exchanges is one all-to-all where it is small, and two collectives otherwise.
 TEST(Driver, BucketsThatTravelTogetherShareTheirCollectives) {
   Workers4 job("tide:bits=4", {{1, 50, 4096}, {2, 50, 4096}, {3, 50, 4096}});
   FusedWorkers workers(job);
@@ -133,7 +133,8 @@ TEST(Driver, BucketsThatTravelTogetherShareTheirCollectives) {
   for (std::size_t rank = 0; rank < 4; ++rank) {
     for (std::size_t tensor = 0; tensor < 3; ++tensor) {
       Bucket& bucket = buckets.emplace_back(*job.memories[rank]);
-      ASSERT_TRUE(bucket.load({.step = 1, .number = tensor}, job.jobs(rank, tensor, tensor + 1)));
+      ASSERT_TRUE(
+          bucket.load({.step = 1, .number = tensor}, job.entries(rank, tensor, tensor + 1)));
       loads[rank].push_back({.bucket = &bucket, .last = bucket.count()});
     }
     ASSERT_TRUE(workers.ends[rank].driver.start(loads[rank]));
@@ -147,8 +148,8 @@ TEST(Driver, BucketsThatTravelTogetherShareTheirCollectives) {
 class Abandoned final : public Carrier {
  public:
   explicit Abandoned(Carrier& inner) : inner_(inner) {}
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
-    return inner_.post(ticket, place, step);
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override {
+    return inner_.post(ticket, place, leg);
   }
   Result<std::span<const Answer>> take(const Ticket& ticket) override {
     return inner_.take(ticket);
@@ -171,7 +172,7 @@ TEST(Driver, WhatIsInFlightIsAbandonedAtAFailureAndWhenItEnds) {
   Workers4 workers("fixed", kShapes);
   const auto world = world_of(2);
   Bucket bucket(*workers.memories[0]);
-  ASSERT_TRUE(bucket.load({.step = kStep}, workers.jobs(0)));
+  ASSERT_TRUE(bucket.load({.step = kStep}, workers.entries(0)));
   Abandoned port(world->port(0));
   Driver driver(*workers.memories[0], port, 2);
   EXPECT_FALSE(run_all(driver, bucket, milliseconds(1)));
@@ -191,7 +192,7 @@ TEST(Driver, WhoIsMissingIsNamedAndTheDriverIsDead) {
   const auto said =
       on_all(workers, *world, 2, [&](Driver& driver, Bucket& bucket, std::size_t rank) -> Status {
         if (rank == 2) return ok();
-        EXPECT_TRUE(bucket.load({.step = kStep, .number = 5}, workers.jobs(rank)));
+        EXPECT_TRUE(bucket.load({.step = kStep, .number = 5}, workers.entries(rank)));
         const Status went = run_all(driver, bucket, milliseconds(50));
         EXPECT_TRUE(driver.is_dead());
         const Load whole{.bucket = &bucket, .last = bucket.count()};
@@ -215,7 +216,7 @@ TEST(Driver, NothingIsInFlightTwice) {
   const auto world = std::move(*local::make_world({.workers = 1, .window = 2}));
   Driver driver(*workers.memories[0], world->port(0), 2);
   Bucket bucket(*workers.memories[0]);
-  ASSERT_TRUE(bucket.load({.step = kStep}, workers.jobs(0)));
+  ASSERT_TRUE(bucket.load({.step = kStep}, workers.entries(0)));
   const Load whole{.bucket = &bucket, .last = bucket.count()};
   ASSERT_TRUE(driver.start({&whole, 1}));
   EXPECT_EQ(driver.start({&whole, 1}).error().code, Code::invalid_argument);
@@ -259,7 +260,7 @@ TEST_P(Disagreement, IsSeenByAllRanks) {
       for (std::size_t rank = 0; rank < 4; ++rank) {
         const What& what = rank == odd_rank ? odd : usual;
         FusedWorker& one = workers.ends[rank];
-        ASSERT_TRUE(one.load(what.order, job.jobs(rank, what.tensor, what.tensor + 1)));
+        ASSERT_TRUE(one.load(what.order, job.entries(rank, what.tensor, what.tensor + 1)));
         const std::size_t half = one.bucket.count() / 2;
         ASSERT_TRUE(one.start(what.second_half ? half : 0, what.second_half ? 2 * half : half));
         static_cast<void>(one.driver.advance());

@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const auto count = static_cast<std::uint32_t>(tensor.count());
   const Traits traits = made->codec->traits(workers);
   Chunk chunk;
-  chunk.piece = {tensor, 0, count, data.ConsumeIntegralInRange(0u, workers - 1), workers};
+  chunk.extent = {tensor, 0, count, data.ConsumeIntegralInRange(0u, workers - 1), workers};
   const Floats gradient = floats_from(data, count, false);
   Floats mean(count, -7.0f);
   const auto kind = data.ConsumeIntegralInRange<std::size_t>(0, kFeedbacks.size() - 1);
@@ -106,19 +106,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
 
   Answers answers;
   for (int turn = 0; turn < kStepsMax; ++turn) {
-    const Result<Step> step = exchange->next(answers.all);
+    const Result<Leg> step = exchange->next(answers.all);
     if (!step) {
       SLUICE_ASSERT(step.error().code == Code::malformed && memories == before);
       SLUICE_ASSERT(std::all_of(mean.begin(), mean.end(), [](float x) { return x == -7.0f; }));
       return 0;
     }
-    if (step->kind == Step::Kind::done) {
+    if (step->kind == Leg::Kind::done) {
       for (const Floats& memory : memories) {
         for (const float value : memory) SLUICE_ASSERT(std::isfinite(value));
       }
       return 0;
     }
-    SLUICE_ASSERT(step->kind == Step::Kind::ask && step->rounds.size() <= kStepRoundsMax);
+    SLUICE_ASSERT(step->kind == Leg::Kind::ask && step->rounds.size() <= kLegRoundsMax);
     answers = {};
     answers.parts.reserve(step->rounds.size());
     for (const Round& round : step->rounds) {

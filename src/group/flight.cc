@@ -18,12 +18,12 @@ std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted) {
   return std::max(plan.multiple_of, count / plan.multiple_of * plan.multiple_of);
 }
 
-void FlightSize::cover(const Codec& codec, const Piece& piece, const Kept& kept) {
+void FlightSize::cover(const Codec& codec, const Extent& extent, const Kept& kept) {
   Arena measuring;
   Chunk bare;
-  bare.piece = piece;
+  bare.extent = extent;
   const Chunk seen =
-      with_feedback(bare, kept, codec.traits(piece.workers).fuses_feedback, measuring);
+      with_feedback(bare, kept, codec.traits(extent.workers).fuses_feedback, measuring);
   SLUICE_ASSERT(codec.begin(seen, measuring) == nullptr);
   host = std::max(host, measuring.host_used());
   place = std::max(place, measuring.place_used());
@@ -39,7 +39,7 @@ Status Flight::begin(const Codec& codec, const Chunk& chunk, const Kept& kept, c
                      Carrier& carrier, Stats& stats, Arena& arena) {
   SLUICE_ASSERT(!busy());
   const auto start = std::chrono::steady_clock::now();
-  const bool fuses = codec.traits(chunk.piece.workers).fuses_feedback;
+  const bool fuses = codec.traits(chunk.extent.workers).fuses_feedback;
   exchange_ = codec.begin(with_feedback(chunk, kept, fuses, arena), arena);
   stats.encode_seconds += seconds_since(start);
   SLUICE_ASSERT(exchange_ != nullptr);
@@ -76,26 +76,26 @@ Result<bool> Flight::advance(Carrier& carrier, Stats& stats) {
 Status Flight::turn(std::span<const Answer> answers, Carrier& carrier, Stats& stats) {
   while (true) {
     const auto start = std::chrono::steady_clock::now();
-    const Result<Step> step = exchange_->next(answers);
+    const Result<Leg> leg = exchange_->next(answers);
     const double took = seconds_since(start);
-    if (!step) {
+    if (!leg) {
       exchange_ = nullptr;
-      return step.error();
+      return leg.error();
     }
-    switch (step->kind) {
-      case Step::Kind::done:
+    switch (leg->kind) {
+      case Leg::Kind::done:
         stats.decode_seconds += took;
         exchange_ = nullptr;
         ++stats.chunks;
         return ok();
-      case Step::Kind::wait:
+      case Leg::Kind::wait:
         // Only device exchanges wait, and a group of host chunks has none.
         exchange_ = nullptr;
         return Error{Code::unavailable, 0, "group: device exchanges are not supported"};
-      case Step::Kind::ask: stats.encode_seconds += took; break;
+      case Leg::Kind::ask: stats.encode_seconds += took; break;
     }
-    SLUICE_ASSERT(!step->rounds.empty() && step->rounds.size() <= kStepRoundsMax);
-    rounds_ = step->rounds;
+    SLUICE_ASSERT(!leg->rounds.empty() && leg->rounds.size() <= kLegRoundsMax);
+    rounds_ = leg->rounds;
     posted_.clear();
     for (const Round& round : rounds_) {
       if (round.what.count != 0) posted_.push_back(round);

@@ -18,12 +18,12 @@ namespace sluice {
 // Coordinates of a chunk: as wanted, but fitted to the codec's plan.
 std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted);
 
-// Host and place memory that every piece of a group's tensors fits into.
+// Host and place memory that every extent of a group's tensors fits into.
 struct FlightSize {
   std::size_t host = 0;
   std::size_t place = 0;
   // `kept`: the kind of feedback that exchanges of this codec have; its memories are not looked at.
-  void cover(const Codec& codec, const Piece& piece, const Kept& kept = {});
+  void cover(const Codec& codec, const Extent& extent, const Kept& kept = {});
 };
 
 class Flight {
@@ -35,14 +35,14 @@ class Flight {
   }
   // Without: every begin() brings an arena.
   Flight() {
-    posted_.reserve(kStepRoundsMax);
-    answers_.reserve(kStepRoundsMax);
+    posted_.reserve(kLegRoundsMax);
+    answers_.reserve(kLegRoundsMax);
   }
 
   [[nodiscard]] bool busy() const { return exchange_ != nullptr; }
   [[nodiscard]] const Ticket& ticket() const { return ticket_; }
 
-  // Begins the exchange and posts its first step. The spans of the chunk and of what is kept of it
+  // Begins the exchange and posts its first leg. The spans of the chunk and of what is kept of it
   // stay put until not busy().
   Status begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
                Carrier& carrier, Stats& stats);
@@ -64,7 +64,7 @@ class Flight {
   Exchange* exchange_ = nullptr;
   Ticket ticket_;
   Place chunk_place_;
-  std::span<const Round> rounds_;  // of the step in flight
+  std::span<const Round> rounds_;  // of the leg in flight
   std::vector<Round> posted_;      // those of them that have lanes
   std::vector<Answer> answers_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 // What the scripted exchange does at each call and what it was answered.
 struct Script {
-  std::vector<std::vector<std::uint32_t>> steps;  // lanes of the rounds of each step
+  std::vector<std::vector<std::uint32_t>> legs;  // lanes of the rounds of each leg
   Code fails_after_last = Code::ok;
   bool waits = false;
   std::vector<std::vector<std::size_t>> answered;  // bytes of the answers of each call
@@ -23,20 +23,20 @@ class ScriptedExchange final : public Exchange {
   ScriptedExchange(const Chunk& chunk, Arena& arena, Script& script)
       : script_(&script),
         memory_(arena.place<std::byte>(64)),
-        extra_(arena.host<std::byte>(chunk.piece.count)) {}
+        extra_(arena.host<std::byte>(chunk.extent.count)) {}
 
-  Result<Step> next(std::span<const Answer> answers) override {
+  Result<Leg> next(std::span<const Answer> answers) override {
     std::vector<std::size_t> sizes;
     for (const Answer& answer : answers) sizes.push_back(answer.down.size());
     script_->answered.push_back(sizes);
-    if (script_->waits) return Step{Step::Kind::wait, {}};
-    if (at_ == script_->steps.size()) {
+    if (script_->waits) return Leg{Leg::Kind::wait, {}};
+    if (at_ == script_->legs.size()) {
       if (script_->fails_after_last != Code::ok) {
         return Error{script_->fails_after_last, 0, "scripted"};
       }
       return done();
     }
-    const auto& lanes = script_->steps[at_++];
+    const auto& lanes = script_->legs[at_++];
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       rounds_[i] = {{.op = Op::wrap_sum, .bits = 8, .count = lanes[i]},
                     memory_.first(lanes[i]),
@@ -69,12 +69,12 @@ class ScriptedCodec final : public Codec {
   Script& script_;
 };
 
-// Answers each step with its own bytes when told to.
+// Answers each leg with its own bytes when told to.
 class FakeCarrier final : public Carrier {
  public:
-  Status post(const Ticket& ticket, const Place&, std::span<const Round> step) override {
+  Status post(const Ticket& ticket, const Place&, std::span<const Round> leg) override {
     tickets.push_back(ticket.sequence);
-    posted.assign(step.begin(), step.end());
+    posted.assign(leg.begin(), leg.end());
     return post_code == Code::ok ? ok() : Status(Error{post_code, 0, "post"});
   }
   Result<std::span<const Answer>> take(const Ticket&) override {
@@ -107,14 +107,14 @@ class FakeCarrier final : public Carrier {
   std::vector<Answer> answers;
 };
 
-using Steps = std::vector<std::vector<std::uint32_t>>;
+using Legs = std::vector<std::vector<std::uint32_t>>;
 
 struct Case {
-  explicit Case(Steps steps) : codec(script) {
-    script.steps = std::move(steps);
+  explicit Case(Legs legs) : codec(script) {
+    script.legs = std::move(legs);
     FlightSize size;
-    chunk.piece = {{1, 1, 10}, 0, 10, 0, 3};
-    size.cover(codec, chunk.piece);
+    chunk.extent = {{1, 1, 10}, 0, 10, 0, 3};
+    size.cover(codec, chunk.extent);
     flight = std::make_unique<Flight>(size);
     script.answered.clear();
   }
@@ -144,7 +144,7 @@ TEST(FlightSize, CoversTheLargestPieceOfAll) {
 }
 
 TEST(Flight, GoesThroughTheStepsAsAnswersCome) {
-  Case test(Steps{{8, 16}, {4}});
+  Case test(Legs{{8, 16}, {4}});
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_TRUE(test.flight->busy());
   EXPECT_EQ(test.flight->ticket().sequence, 42u);
@@ -161,7 +161,7 @@ TEST(Flight, GoesThroughTheStepsAsAnswersCome) {
 }
 
 TEST(Flight, RunsThroughAllStepsWhenTheAnswersAreThere) {
-  Case test(Steps{{8}, {8}, {8}});
+  Case test(Legs{{8}, {8}, {8}});
   test.carrier.ready = 3;
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_TRUE(*test.advance());
@@ -169,7 +169,7 @@ TEST(Flight, RunsThroughAllStepsWhenTheAnswersAreThere) {
 }
 
 TEST(Flight, CountsRoundsBytesChunksAndTheFewestContributors) {
-  Case test(Steps{{8, 16}, {4}});
+  Case test(Legs{{8, 16}, {4}});
   test.carrier.ready = 1;
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_EQ(test.stats.rounds, 2u);
@@ -191,7 +191,7 @@ TEST(Flight, CountsRoundsBytesChunksAndTheFewestContributors) {
 
 TEST(Flight, AnyPartMayHaveTheFewestContributors) {
   for (const bool later : {false, true}) {
-    Case test(Steps{{16}});
+    Case test(Legs{{16}});
     WorkerSet& fewer = later ? test.carrier.from_later : test.carrier.from;
     fewer.erase(0);
     fewer.erase(2);
@@ -203,7 +203,7 @@ TEST(Flight, AnyPartMayHaveTheFewestContributors) {
 }
 
 TEST(Flight, RoundsOfNoLanesAreNotPostedAndAnsweredByNothing) {
-  Case test(Steps{{0, 8, 0, 4}});
+  Case test(Legs{{0, 8, 0, 4}});
   test.carrier.ready = 1;
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_EQ(test.carrier.posted.size(), 2u);
@@ -213,7 +213,7 @@ TEST(Flight, RoundsOfNoLanesAreNotPostedAndAnsweredByNothing) {
 }
 
 TEST(Flight, StepsOfNoLanesAtAllDoNotTouchTheCarrier) {
-  Case test(Steps{{0}, {0, 0}});
+  Case test(Legs{{0}, {0, 0}});
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_FALSE(test.flight->busy());
   EXPECT_TRUE(test.carrier.tickets.empty());
@@ -222,7 +222,7 @@ TEST(Flight, StepsOfNoLanesAtAllDoNotTouchTheCarrier) {
 }
 
 TEST(Flight, AnExchangeWithoutRoundsIsDoneAtOnce) {
-  Case test(Steps{});
+  Case test(Legs{});
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_FALSE(test.flight->busy());
   EXPECT_EQ(test.stats.rounds, 0u);
@@ -230,7 +230,7 @@ TEST(Flight, AnExchangeWithoutRoundsIsDoneAtOnce) {
 }
 
 TEST(Flight, IsUsedAgainForTheNextExchange) {
-  Case test(Steps{{8}});
+  Case test(Legs{{8}});
   for (int i = 0; i < 3; ++i) {
     test.carrier.ready = 1;
     ASSERT_TRUE(test.begin().has_value());
@@ -241,12 +241,12 @@ TEST(Flight, IsUsedAgainForTheNextExchange) {
 }
 
 TEST(Flight, AnErrorOfTheCarrierEndsTheExchange) {
-  Case refused(Steps{{8}});
+  Case refused(Legs{{8}});
   refused.carrier.post_code = Code::exhausted;
   EXPECT_EQ(refused.begin().error().code, Code::exhausted);
   EXPECT_FALSE(refused.flight->busy());
 
-  Case lost(Steps{{8}});
+  Case lost(Legs{{8}});
   ASSERT_TRUE(lost.begin().has_value());
   lost.carrier.take_code = Code::lost;
   EXPECT_EQ(lost.advance().error().code, Code::lost);
@@ -255,7 +255,7 @@ TEST(Flight, AnErrorOfTheCarrierEndsTheExchange) {
 }
 
 TEST(Flight, AnErrorOfTheExchangeEndsIt) {
-  Case test(Steps{{8}});
+  Case test(Legs{{8}});
   test.script.fails_after_last = Code::malformed;
   test.carrier.ready = 1;
   ASSERT_TRUE(test.begin().has_value());
@@ -265,14 +265,14 @@ TEST(Flight, AnErrorOfTheExchangeEndsIt) {
 }
 
 TEST(Flight, AnExchangeThatWaitsForADeviceIsRefused) {
-  Case test(Steps{{8}});
+  Case test(Legs{{8}});
   test.script.waits = true;
   EXPECT_EQ(test.begin().error().code, Code::unavailable);
   EXPECT_FALSE(test.flight->busy());
 }
 
 TEST(Flight, AnAnswerTooFewIsMalformed) {
-  Case test(Steps{{8, 16}});
+  Case test(Legs{{8, 16}});
   test.carrier.ready = 1;
   test.carrier.missing = 1;
   ASSERT_TRUE(test.begin().has_value());

@@ -12,8 +12,8 @@
 #include "carrier/fused_port.h"
 #include "carrier/local/local.h"
 #include "group/bucket.h"
-#include "group/crew.h"
 #include "group/driver.h"
+#include "group/fleet.h"
 #include "group/workers_test.h"
 #include "tests/support/hall.h"
 
@@ -26,8 +26,8 @@ struct FusedWorker {
         bucket(memory),
         driver(memory, port, window) {}
 
-  Verdict load(const BucketOrder& order, std::span<const Job> jobs) {
-    SLUICE_TRY(bucket.load(order, jobs));
+  Verdict load(const BucketOrder& order, std::span<const BucketEntry> entries) {
+    SLUICE_TRY(bucket.load(order, entries));
     return Nothing{};
   }
   // Chunks [first, last) of what is loaded.
@@ -66,15 +66,16 @@ class FusedWorkers {
   }
   // The whole job in one bucket, its chunks in so many parts, one after the other.
   Outcome run(const BucketOrder& order, std::size_t parts = 1) {
-    std::vector<std::vector<Job>> jobs;
-    for (std::size_t rank = 0; rank < ends.size(); ++rank) jobs.push_back(workers_.jobs(rank));
-    return run(order, jobs, parts);
+    std::vector<std::vector<BucketEntry>> entries;
+    for (std::size_t rank = 0; rank < ends.size(); ++rank)
+      entries.push_back(workers_.entries(rank));
+    return run(order, entries, parts);
   }
-  Outcome run(const BucketOrder& order, std::span<const std::vector<Job>> jobs,
+  Outcome run(const BucketOrder& order, std::span<const std::vector<BucketEntry>> entries,
               std::size_t parts = 1) {
     Outcome outcome;
     for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-      const Verdict loaded = ends[rank].load(order, jobs[rank]);
+      const Verdict loaded = ends[rank].load(order, entries[rank]);
       EXPECT_TRUE(loaded.has_value()) << loaded.error().message;
     }
     const std::size_t count = ends[0].bucket.count();
@@ -103,28 +104,28 @@ class FusedWorkers {
 };
 
 // What groups on the local carrier make of the gradients of the tensors that are coded.
-inline std::vector<std::vector<float>> local_means(const Workers4& job, std::uint32_t steps = 1) {
-  const auto tensors = job.coded_tensors();
-  const auto codec = std::move(*make_codec(job.spec));
+inline std::vector<std::vector<float>> local_means(const Workers4& entry, std::uint32_t steps = 1) {
+  const auto tensors = entry.coded_tensors();
+  const auto codec = std::move(*make_codec(entry.spec));
   const auto fleet = std::move(*Fleet::make(
-      {.carrier = &local::kInfo, .group = job.memories[0]->options()}, codec, tensors));
-  auto means = job.gradients;
+      {.carrier = &local::kInfo, .group = entry.memories[0]->options()}, codec, tensors));
+  auto means = entry.gradients;
   for (std::uint32_t step = 0; step < steps; ++step) {
     const Verdict ran = fleet->step(kStep + step, [&](std::uint32_t rank) {
-      std::vector<Job> jobs;
+      std::vector<BucketEntry> entries;
       for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-        jobs.push_back({i, job.gradients[rank][i], means[rank][i]});
+        entries.push_back({i, entry.gradients[rank][i], means[rank][i]});
       }
-      return jobs;
+      return entries;
     });
     EXPECT_TRUE(ran.has_value()) << ran.error().message;
   }
   return {means[0].begin(), means[0].begin() + static_cast<std::ptrdiff_t>(tensors.size())};
 }
 
-inline std::vector<std::vector<float>> coded_means(const Workers4& job, std::size_t rank) {
-  const auto& all = job.means[rank];
-  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(job.coded)};
+inline std::vector<std::vector<float>> coded_means(const Workers4& entry, std::size_t rank) {
+  const auto& all = entry.means[rank];
+  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(entry.coded)};
 }
 
 }  // namespace sluice

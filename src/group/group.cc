@@ -22,7 +22,7 @@ Group::Group(Token, std::unique_ptr<Memory> memory, Choice choice, Carrier& carr
       bucket_(*memory_),
       driver_(*memory_, carrier, memory_->options().window) {
   // A step of everything, which nobody looks into: it takes the memory that steps will need.
-  std::vector<Job> all;
+  std::vector<BucketEntry> all;
   for (std::size_t i = 0; i < memory_->tensors().size(); ++i) {
     const auto count = static_cast<std::size_t>(memory_->tensors()[i].count());
     all.push_back({static_cast<std::uint32_t>(i),
@@ -34,13 +34,13 @@ Group::Group(Token, std::unique_ptr<Memory> memory, Choice choice, Carrier& carr
   driver_.reserve({&whole, 1});
 }
 
-Status Group::start(std::uint64_t step, std::span<const Job> jobs) {
+Status Group::start(std::uint64_t step, std::span<const BucketEntry> entries) {
   if (driver_.is_dead()) return Error{Code::unavailable, 0, "group: dead after an error"};
   if (is_running()) return Error{Code::invalid_argument, 0, "group: a step is in flight"};
   refusal_.clear();
-  if (const Verdict loaded = bucket_.load({.step = step}, jobs); !loaded) {
+  if (const Verdict loaded = bucket_.load({.step = step}, entries); !loaded) {
     refusal_ = loaded.error().message;
-    return Error{loaded.error().code, 0, "group: a job that does not fit"};
+    return Error{loaded.error().code, 0, "group: an entry that does not fit"};
   }
   const Load whole{.bucket = &bucket_, .last = bucket_.count()};
   return driver_.start({&whole, 1});

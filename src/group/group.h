@@ -1,6 +1,6 @@
 // A group is what a user holds: one worker's memory, driver and end of a carrier, bound together.
 //
-//   group->start(step, jobs);              // hands over gradients
+//   group->start(step, entries);              // hands over gradients
 //   while (!*group->advance()) { … }       // or finish(), which blocks
 //
 // Every worker hands over the same tensors in the same order. A group belongs to one thread.
@@ -19,8 +19,8 @@
 #include "codec/codec.h"
 #include "group/bucket.h"
 #include "group/driver.h"
+#include "group/group_options.h"
 #include "group/memory.h"
-#include "group/options.h"
 #include "group/stats.h"
 #include "round/carrier.h"
 
@@ -38,8 +38,9 @@ class Group {
                                               const Codec& codec, Carrier& carrier,
                                               std::span<const Tensor> tensors);
 
-  // Hands over the jobs of a step; nothing may be in flight. Their memory stays put until finished.
-  Status start(std::uint64_t step, std::span<const Job> jobs);
+  // Hands over the entries of a step; nothing may be in flight. Their memory stays put until
+  // finished.
+  Status start(std::uint64_t step, std::span<const BucketEntry> entries);
   // As Driver::advance() and finish().
   Result<bool> advance();
   Status finish(const std::atomic<bool>* stop = nullptr);
@@ -71,7 +72,7 @@ class Group {
   Choice choice_;  // that all tensors begin with
   Bucket bucket_;
   Driver driver_;
-  std::string refusal_;  // of jobs that were not begun
+  std::string refusal_;  // of entries that were not begun
 };
 
 }  // namespace sluice

@@ -78,8 +78,8 @@ struct Solo {
       : codec(std::move(*make_codec(spec))), world(world_of(1)), port(world->port(0)) {
     group = group_of(options, codec, port, list);
   }
-  Status step(std::uint64_t number, const std::vector<Job>& jobs) {
-    SLUICE_TRY(group->start(number, jobs));
+  Status step(std::uint64_t number, const std::vector<BucketEntry>& entries) {
+    SLUICE_TRY(group->start(number, entries));
     return group->finish();
   }
 
@@ -212,10 +212,11 @@ TEST(Group, AJobThatDoesNotFitIsRefusedAndNothingStarts) {
   Solo solo("f32", {{1, 1, 10}});
   Floats values(11, 5.0f);
   const auto all = std::span(values);
-  for (const Job& job :
-       {Job{1, all.first(10), all.first(10)}, Job{0, all, all}, Job{0, all.first(9), all.first(9)},
-        Job{0, all.first(10), all}, Job{0, {}, {}}}) {
-    EXPECT_EQ(solo.step(0, {job}).error().code, Code::invalid_argument);
+  for (const BucketEntry& entry :
+       {BucketEntry{1, all.first(10), all.first(10)}, BucketEntry{0, all, all},
+        BucketEntry{0, all.first(9), all.first(9)}, BucketEntry{0, all.first(10), all},
+        BucketEntry{0, {}, {}}}) {
+    EXPECT_EQ(solo.step(0, {entry}).error().code, Code::invalid_argument);
     EXPECT_TRUE(solo.port.notes.empty());
   }
   EXPECT_TRUE(solo.step(0, {{0, all.first(10), all.first(10)}})) << "the group lives on";
@@ -226,10 +227,10 @@ TEST(Group, ATensorTwiceInAStepIsRefused) {
   Solo solo("fixed", {{1, 1, 10}, {2, 1, 10}}, {.feedback = "ef"});
   Floats values(30, 1.001f);
   const auto all = std::span(values);
-  const std::vector<Job> jobs{{0, all.first(10), all.first(10)},
-                              {1, all.subspan(10, 10), all.subspan(10, 10)},
-                              {0, all.last(10), all.last(10)}};
-  const Status status = solo.step(0, jobs);
+  const std::vector<BucketEntry> entries{{0, all.first(10), all.first(10)},
+                                         {1, all.subspan(10, 10), all.subspan(10, 10)},
+                                         {0, all.last(10), all.last(10)}};
+  const Status status = solo.step(0, entries);
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, Code::invalid_argument);
   EXPECT_TRUE(solo.port.notes.empty());
@@ -240,10 +241,10 @@ TEST(Group, OnlyOneStepIsInFlight) {
   const auto codec = make_codec("f32");
   const auto group = group_of({.rank = 0, .workers = 2}, *codec, world->port(0), {{1, 1, 4}});
   Floats values(4);
-  const std::vector<Job> jobs{{0, values, values}};
-  ASSERT_TRUE(group->start(0, jobs));
+  const std::vector<BucketEntry> entries{{0, values, values}};
+  ASSERT_TRUE(group->start(0, entries));
   EXPECT_FALSE(*group->advance());
-  EXPECT_EQ(group->start(1, jobs).error().code, Code::invalid_argument);
+  EXPECT_EQ(group->start(1, entries).error().code, Code::invalid_argument);
 }
 
 // Two workers that take turns on one thread.
@@ -259,8 +260,8 @@ struct Pair {
   Status step(std::uint64_t number, const std::vector<Floats>& gradients,
               std::vector<Floats>& means) {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
-      const std::vector<Job> jobs{{0, gradients[rank], means[rank]}};
-      SLUICE_TRY(groups[rank]->start(number, jobs));
+      const std::vector<BucketEntry> entries{{0, gradients[rank], means[rank]}};
+      SLUICE_TRY(groups[rank]->start(number, entries));
     }
     while (true) {
       SLUICE_TRY_ASSIGN(const bool first, groups[0]->advance());
@@ -296,8 +297,8 @@ TEST(Group, AMissingWorkerIsNamedAndTheGroupIsDead) {
                               *codec, world->port(1), {{1, 1, 100}});
   const Floats gradient(100, 1.0f);
   Floats mean(100, -7.0f);
-  const std::vector<Job> jobs{{0, gradient, mean}};
-  ASSERT_TRUE(group->start(4, jobs));
+  const std::vector<BucketEntry> entries{{0, gradient, mean}};
+  ASSERT_TRUE(group->start(4, entries));
   EXPECT_EQ(group->explain(), "");
   EXPECT_EQ(group->finish().error().code, Code::timeout);
   const std::string why = group->explain();
@@ -306,7 +307,7 @@ TEST(Group, AMissingWorkerIsNamedAndTheGroupIsDead) {
     EXPECT_NE(why.find(word), std::string::npos) << why;
   }
   EXPECT_EQ(mean, Floats(100, -7.0f));
-  EXPECT_EQ(group->start(5, jobs).error().code, Code::unavailable);
+  EXPECT_EQ(group->start(5, entries).error().code, Code::unavailable);
   EXPECT_EQ(group->advance().error().code, Code::unavailable);
   EXPECT_EQ(group->finish().error().code, Code::unavailable);
   EXPECT_EQ(group->explain(), why) << "the first cause stays";
@@ -316,12 +317,12 @@ TEST(Group, AWorkerThatComesLateMayNotReadTheMemoryOfAGroupThatIsGone) {
   const auto world = world_of(2);
   const auto codec = make_codec("f32");
   Floats values(100, 1.0f);
-  const std::vector<Job> jobs{{0, values, values}};
+  const std::vector<BucketEntry> entries{{0, values, values}};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     const auto group =
         group_of({.rank = rank, .workers = 2, .timeout = std::chrono::milliseconds(1)}, *codec,
                  world->port(rank), {{1, 1, 100}});
-    ASSERT_TRUE(group->start(0, jobs));
+    ASSERT_TRUE(group->start(0, entries));
     EXPECT_FALSE(group->finish().has_value());
   }
 }
@@ -332,13 +333,13 @@ TEST(Group, WhatIsInFlightIsAbandonedWithTheGroupAndAtAFailure) {
   const auto codec = make_codec("f32");
   Noting port(world->port(0));
   Floats values(100, 1.0f);
-  const std::vector<Job> jobs{{0, values, values}};
+  const std::vector<BucketEntry> entries{{0, values, values}};
   const GroupOptions options{.workers = 2, .timeout = std::chrono::milliseconds(1)};
   { const auto idle = group_of(options, *codec, port, {{1, 1, 100}}); }
   EXPECT_EQ(port.abandoned, 0);
   {
     const auto running = group_of(options, *codec, port, {{1, 1, 100}});
-    ASSERT_TRUE(running->start(0, jobs));
+    ASSERT_TRUE(running->start(0, entries));
     ASSERT_FALSE(*running->advance());
   }
   EXPECT_EQ(port.abandoned, 1);
@@ -346,7 +347,7 @@ TEST(Group, WhatIsInFlightIsAbandonedWithTheGroupAndAtAFailure) {
     Noting other(world->port(1));
     const auto failing = group_of({.rank = 1, .workers = 2, .timeout = options.timeout}, *codec,
                                   other, {{1, 1, 100}});
-    ASSERT_TRUE(failing->start(0, jobs));
+    ASSERT_TRUE(failing->start(0, entries));
     ASSERT_FALSE(failing->finish().has_value());
     EXPECT_EQ(other.abandoned, 1) << "at once, not when the group goes";
   }
@@ -456,8 +457,8 @@ TEST(Group, ALostStepIsAnErrorThatWritesNothing) {
   const auto group = group_of({}, *codec, (*world)->port(0), {{1, 1, 10}});
   Floats values(10, 3.0f);
   Floats mean(10, -7.0f);
-  const std::vector<Job> jobs{{0, values, mean}};
-  ASSERT_TRUE(group->start(0, jobs));
+  const std::vector<BucketEntry> entries{{0, values, mean}};
+  ASSERT_TRUE(group->start(0, entries));
   EXPECT_EQ(group->finish().error().code, Code::lost);
   EXPECT_EQ(mean, Floats(10, -7.0f));
   EXPECT_NE(group->explain().find("lost"), std::string::npos) << group->explain();

@@ -249,8 +249,8 @@ Chunk Memory::chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor
                             std::uint64_t offset, std::span<const float> gradient,
                             std::span<float> mean, std::span<std::byte> state, Tally& tally) const {
   Chunk chunk;
-  chunk.piece = {all, offset, static_cast<std::uint32_t>(gradient.size()), options_.rank,
-                 options_.workers};
+  chunk.extent = {all, offset, static_cast<std::uint32_t>(gradient.size()), options_.rank,
+                  options_.workers};
   chunk.step = step;
   chunk.key = chunk_key(options_.seed, step, all.id);
   chunk.gradient = gradient;
@@ -269,16 +269,16 @@ Chunk Memory::chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset
 }
 
 std::uint64_t Memory::digest(const Chunk& chunk, Choice choice) const {
-  return mix(mix(mix(codecs_[choice].identity ^ moves_, chunk.key), chunk.piece.offset),
-             chunk.piece.count);
+  return mix(mix(mix(codecs_[choice].identity ^ moves_, chunk.key), chunk.extent.offset),
+             chunk.extent.count);
 }
 
 Topic Memory::topic(const Chunk& chunk, std::uint64_t step, Choice choice) const {
   return {.step = step,
           .seed = options_.seed,
-          .tensor = chunk.piece.tensor.id,
-          .offset = chunk.piece.offset,
-          .count = chunk.piece.count,
+          .tensor = chunk.extent.tensor.id,
+          .offset = chunk.extent.offset,
+          .count = chunk.extent.count,
           .chunk = options_.chunk_count,
           .codec = name_of(codecs_[choice])};
 }

@@ -21,7 +21,7 @@
 #include "catalog/feedbacks.h"
 #include "codec/codec.h"
 #include "feedback/keeping.h"
-#include "group/options.h"
+#include "group/group_options.h"
 #include "group/tally.h"
 #include "round/carrier.h"
 
@@ -49,7 +49,7 @@ class Memory {
   // More tensors, between steps, the same on every rank. All or nothing. Refused: what the codec
   // refuses, with the tensors that have chosen it before; feedback that it does not take.
   Verdict add(std::span<const Tensor> tensors, Choice choice, Keeps keeps = Keeps::lossy);
-  // Tensors whose jobs bring some of their rows, as many as the step has, the same on all ranks
+  // Tensors whose entries bring some of their rows, as many as the step has, the same on all ranks
   // (sparse gradients). They keep nothing: no feedback, a fresh codec state every time. Refused:
   // codecs with memory of a model, too.
   Verdict add_rows(std::span<const Tensor> tensors, Choice choice);
@@ -88,8 +88,8 @@ class Memory {
   // How it is kept, for measuring: nothing where the tensor has no memories.
   [[nodiscard]] Kept kind(std::size_t tensor) const;
   [[nodiscard]] const NamedFeedback& feedback() const { return feedback_; }
-  // The same of a tensor that brings rows: `all` is what its job brought, `state` the job's, zero
-  // at first and as large as the codec's plan of `all` says.
+  // The same of a tensor that brings rows: `all` is what its entry brought, `state` the entry's,
+  // zero at first and as large as the codec's plan of `all` says.
   Chunk chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor& all,
                       std::uint64_t offset, std::span<const float> gradient, std::span<float> mean,
                       std::span<std::byte> state, Tally& tally) const;

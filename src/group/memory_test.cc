@@ -45,7 +45,7 @@ class MemoryOfTwo : public ::testing::Test {
       const std::size_t count = std::min(whole, kCount - at);
       const Chunk chunk = memory_->chunk(step, tensor, at, std::span(gradient).subspan(at, count),
                                          std::span(mean).subspan(at, count), tally);
-      for (const auto memory : memory_->kept(tensor, at, chunk.piece.count).memories) {
+      for (const auto memory : memory_->kept(tensor, at, chunk.extent.count).memories) {
         std::fill(memory.begin(), memory.end(), residual);
       }
       ++chunk.tally[0];
@@ -86,11 +86,11 @@ TEST_F(MemoryOfTwo, AChunkKnowsItsPlaceStepAndKey) {
   Tally tally;
   tally.reset(*memory_);
   const Chunk chunk = memory_->chunk(9, 1, 256, gradient, mean, tally);
-  EXPECT_EQ(chunk.piece.tensor, (Tensor{2, 1, kCount}));
-  EXPECT_EQ(chunk.piece.offset, 256u);
-  EXPECT_EQ(chunk.piece.count, 44u);
-  EXPECT_EQ(chunk.piece.rank, 1u);
-  EXPECT_EQ(chunk.piece.workers, 3u);
+  EXPECT_EQ(chunk.extent.tensor, (Tensor{2, 1, kCount}));
+  EXPECT_EQ(chunk.extent.offset, 256u);
+  EXPECT_EQ(chunk.extent.count, 44u);
+  EXPECT_EQ(chunk.extent.rank, 1u);
+  EXPECT_EQ(chunk.extent.workers, 3u);
   EXPECT_EQ(chunk.step, 9u);
   EXPECT_EQ(chunk.key, chunk_key(5, 9, 2));
   EXPECT_EQ(chunk.gradient.data(), gradient.data());

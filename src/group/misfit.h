@@ -1,4 +1,4 @@
-// The words about a job that does not fit its tensor.
+// The words about an entry that does not fit its tensor.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,15 +9,16 @@
 
 namespace sluice {
 
-template <class Job>
-std::string misfit(std::size_t index, const Job& job, const Tensor& tensor, bool brings_rows) {
+template <class BucketEntry>
+std::string misfit(std::size_t index, const BucketEntry& entry, const Tensor& tensor,
+                   bool brings_rows) {
   const std::string accepted =
       brings_rows ? fmt::format("rows of {}, at most {} of them", tensor.cols, tensor.rows)
                   : fmt::format("{}, which is {} x {}", tensor.count(), tensor.rows, tensor.cols);
   return fmt::format(
-      "job {} does not fit: {} coordinates of gradient and {} of mean for tensor {} (id {:x}); "
+      "entry {} does not fit: {} coordinates of gradient and {} of mean for tensor {} (id {:x}); "
       "accepted: {}",
-      index, job.gradient.size(), job.mean.size(), job.tensor, tensor.id, accepted);
+      index, entry.gradient.size(), entry.mean.size(), entry.tensor, tensor.id, accepted);
 }
 
 }  // namespace sluice

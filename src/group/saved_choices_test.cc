@@ -25,7 +25,7 @@ void add_rows(Choosers& job) {
   }
 }
 
-std::unique_ptr<Choosers> job_of(const std::vector<std::string>& specs) {
+std::unique_ptr<Choosers> entry_of(const std::vector<std::string>& specs) {
   auto job = std::make_unique<Choosers>(kTensors, kFed);
   job->add(specs);
   add_rows(*job);
@@ -52,9 +52,9 @@ bool is_new(std::span<const std::byte> bytes) {
 }
 
 TEST(SavedChoices, GoOnAsIfNothingHadHappened) {
-  const auto whole = job_of(kSpecs);
+  const auto whole = entry_of(kSpecs);
   for (std::uint64_t step = 0; step < 3; ++step) ASSERT_EQ(whole->run(step), "");
-  const auto rest = job_of(kSpecs);
+  const auto rest = entry_of(kSpecs);
   load(*rest, save(*whole));
   EXPECT_EQ(save(*rest), save(*whole));
   for (std::uint64_t step = 3; step < 5; ++step) {
@@ -67,7 +67,7 @@ TEST(SavedChoices, GoOnAsIfNothingHadHappened) {
 
 // Codecs that nobody has chosen, and the order in which they were offered, are not in it.
 TEST(SavedChoices, AreThoseThatTensorsHave) {
-  const auto job = job_of(kSpecs);
+  const auto job = entry_of(kSpecs);
   const auto other = std::make_unique<Choosers>(kTensors, kFed);
   for (const auto& memory : other->memories) {
     for (const char* spec : {"thc", "fixed", "f32"}) offer(*memory, spec);
@@ -81,13 +81,13 @@ TEST(SavedChoices, AreThoseThatTensorsHave) {
 }
 
 TEST(SavedChoices, OfOtherCodecsKeepResidualsAndStartTheRestAnew) {
-  const auto job = job_of(kSpecs);
+  const auto job = entry_of(kSpecs);
   ASSERT_EQ(job->run(0), "");
   const Memory& saved = *job->memories[0];
   std::vector<std::string> specs = kSpecs;
   specs[0] = "fixed";
   specs[4] = "tide:bits=2,scales=previous";
-  const auto other = job_of(specs);
+  const auto other = entry_of(specs);
   ASSERT_EQ(other->run(7), "");
   Memory& memory = *other->memories[0];
   ASSERT_FALSE(is_new(memory.state(4)));
@@ -104,11 +104,11 @@ TEST(SavedChoices, OfOtherCodecsKeepResidualsAndStartTheRestAnew) {
 
 // Options that only say what is sent: the codec is the same, and so are its tensors.
 TEST(SavedChoices, OfAnotherFloorGoOn) {
-  const auto job = job_of(kSpecs);
+  const auto job = entry_of(kSpecs);
   ASSERT_EQ(job->run(0), "");
   std::vector<std::string> specs = kSpecs;
   specs[0] += ",floor=0";
-  const auto other = job_of(specs);
+  const auto other = entry_of(specs);
   load(*other, save(*job));
   Memory& memory = *other->memories[1];
   Memory& saved = *job->memories[1];
@@ -119,9 +119,9 @@ TEST(SavedChoices, OfAnotherFloorGoOn) {
 
 // A tensor that is exact here and was not there keeps what it owes, to send it.
 TEST(SavedChoices, OfACodecThatLosesGiveMemoriesToAnExactOne) {
-  const auto job = job_of(kSpecs);
+  const auto job = entry_of(kSpecs);
   ASSERT_EQ(job->run(0), "");
-  const auto other = job_of({"f32", "f32", "f32", "f32", "f32"});
+  const auto other = entry_of({"f32", "f32", "f32", "f32", "f32"});
   Memory& memory = *other->memories[2];
   load(*other, save(*job));
   EXPECT_EQ(residual(memory, 0), residual(*job->memories[2], 0));
@@ -132,9 +132,9 @@ TEST(SavedChoices, OfACodecThatLosesGiveMemoriesToAnExactOne) {
 }
 
 TEST(SavedChoices, OfAnExactCodecLeaveNothingOwed) {
-  const auto job = job_of({"f32", "f32", "f32", "f32", "f32"});
+  const auto job = entry_of({"f32", "f32", "f32", "f32", "f32"});
   ASSERT_EQ(job->run(0), "");
-  const auto other = job_of(kSpecs);
+  const auto other = entry_of(kSpecs);
   ASSERT_EQ(other->run(3), "");
   EXPECT_NE(residual(*other->memories[0], 0), std::vector<float>(1000));
   load(*other, save(*job));

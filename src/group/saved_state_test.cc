@@ -26,7 +26,7 @@ using Floats = std::vector<float>;
 class CountingExchange final : public Exchange {
  public:
   explicit CountingExchange(const Chunk& chunk) : chunk_(chunk) {}
-  Result<Step> next(std::span<const Answer>) override {
+  Result<Leg> next(std::span<const Answer>) override {
     const auto count = load_le<std::uint32_t>(chunk_.state);
     for (std::size_t i = 0; i < chunk_.mean.size(); ++i) {
       chunk_.mean[i] = chunk_.gradient[i] + static_cast<float>(count) +
@@ -95,9 +95,10 @@ struct Holder {
   Floats step(std::uint64_t number) {
     const Floats gradient(8, 1.0f);
     Floats mean(8);
-    const std::vector<Job> jobs{{0, std::span(gradient).first(6), std::span(mean).first(6)},
-                                {1, std::span(gradient).last(2), std::span(mean).last(2)}};
-    EXPECT_TRUE(group->start(number, jobs).has_value());
+    const std::vector<BucketEntry> entries{
+        {0, std::span(gradient).first(6), std::span(mean).first(6)},
+        {1, std::span(gradient).last(2), std::span(mean).last(2)}};
+    EXPECT_TRUE(group->start(number, entries).has_value());
     EXPECT_TRUE(group->finish().has_value());
     return mean;
   }
@@ -237,8 +238,8 @@ TEST(SavedState, RealCodecsComeBackWithTheirResiduals) {
     Floats gradient(300);
     for (std::size_t i = 0; i < 300; ++i) gradient[i] = 1.0f / static_cast<float>(i + 3);
     Floats mean(300);
-    const std::vector<Job> jobs{{0, gradient, mean}};
-    ASSERT_TRUE(first->start(0, jobs).has_value());
+    const std::vector<BucketEntry> entries{{0, gradient, mean}};
+    ASSERT_TRUE(first->start(0, entries).has_value());
     ASSERT_TRUE(first->finish().has_value());
     const auto second = make();
     ASSERT_TRUE(second->load(first->save()).has_value()) << info.name;

@@ -10,7 +10,7 @@
 namespace sluice {
 
 Waves::Waves(Memory& memory, const WavesOptions& options) : memory_(memory), options_(options) {
-  SLUICE_ASSERT(options.lanes >= 1);
+  SLUICE_ASSERT(options.tracks >= 1);
 }
 
 Verdict Waves::check_open() const {
@@ -21,7 +21,7 @@ Verdict Waves::check_open() const {
   return Nothing{};
 }
 
-Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job> jobs) {
+Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const BucketEntry> entries) {
   const std::lock_guard putting(putting_);
   std::unique_ptr<Bucket> bucket;
   BucketOrder numbered = order;
@@ -29,14 +29,14 @@ Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job>
     const std::lock_guard lock(mutex_);
     numbered.number = end();
     // Before the bucket is planned, which may read the tensors' memories.
-    SLUICE_TRY(check_free(jobs));
+    SLUICE_TRY(check_free(entries));
     if (!spare_.empty()) {
       bucket = std::move(spare_.back());
       spare_.pop_back();
     }
   }
   if (bucket == nullptr) bucket = std::make_unique<Bucket>(memory_);
-  SLUICE_TRY(bucket->load(numbered, jobs));
+  SLUICE_TRY(bucket->load(numbered, entries));
   const std::lock_guard lock(mutex_);
   SLUICE_ASSERT(numbered.number == end());
   SLUICE_TRY(check_open());
@@ -45,22 +45,22 @@ Checked<std::uint64_t> Waves::put(const BucketOrder& order, std::span<const Job>
   return numbered.number;
 }
 
-Verdict Waves::check_free(std::span<const Job> jobs) {
+Verdict Waves::check_free(std::span<const BucketEntry> entries) {
   holders_.resize(memory_.tensors().size());
-  for (const Job& job : jobs) {
-    const bool exists = job.tensor < holders_.size();
-    const Bucket* const holder = exists ? holders_[job.tensor] : nullptr;
+  for (const BucketEntry& entry : entries) {
+    const bool exists = entry.tensor < holders_.size();
+    const Bucket* const holder = exists ? holders_[entry.tensor] : nullptr;
     if (holder == nullptr) continue;
     return Problem{Code::invalid_argument,
                    fmt::format("tensor {} is in bucket {} of step {}, which is not finished; "
                                "accepted: after that bucket's event",
-                               job.tensor, holder->order().number, holder->order().step)};
+                               entry.tensor, holder->order().number, holder->order().step)};
   }
   return Nothing{};
 }
 
 void Waves::hold(const Bucket& bucket, const Bucket* holder) {
-  for (const Job& job : bucket.jobs()) holders_[job.tensor] = holder;
+  for (const BucketEntry& entry : bucket.entries()) holders_[entry.tensor] = holder;
 }
 
 Checked<std::uint64_t> Waves::put_turn() {
@@ -109,24 +109,24 @@ std::uint64_t Waves::ready() const {
   return end();
 }
 
-Waves::Next Waves::take(std::size_t lane, Wave& wave) {
+Waves::Next Waves::take(std::size_t track, Wave& wave) {
   const std::lock_guard lock(mutex_);
-  return look(lane, wave);
+  return look(track, wave);
 }
 
-Waves::Next Waves::wait(std::size_t lane, Wave& wave) {
+Waves::Next Waves::wait(std::size_t track, Wave& wave) {
   std::unique_lock lock(mutex_);
   while (true) {
-    const Next next = look(lane, wave);
+    const Next next = look(track, wave);
     if (next != Next::nothing) return next;
     changed_.wait(lock);
   }
 }
 
-Waves::Next Waves::look(std::size_t lane, Wave& wave) {
+Waves::Next Waves::look(std::size_t track, Wave& wave) {
   if (failed_) return Next::failed;
   if (closed_ && (at_once_ || at_ == end())) return Next::closed;
-  const bool is_mine = wave_next_ % options_.lanes == lane;
+  const bool is_mine = wave_next_ % options_.tracks == track;
   if (!is_mine || !is_settled_ || at_ == end()) return Next::nothing;
   define(wave);
   changed_.notify_all();

@@ -6,10 +6,10 @@
 //
 //   wave 0  {bucket 0}        nothing is known, so the next bucket goes alone
 //           … its messages say 5, 4, 6: everybody has buckets 0 to 3 …
-//   wave 1  {buckets 1 2 3}   on the next lane, while wave 0 is still on its way
+//   wave 1  {buckets 1 2 3}   on the next track, while wave 0 is still on its way
 //
-// A wave is bounded in coordinates: a large bucket is several waves. Wave w runs on lane w modulo
-// the number of lanes. A wave settles the next one with its first collective that is not small, so
+// A wave is bounded in coordinates: a large bucket is several waves. Wave w runs on track w modulo
+// the number of tracks. A wave settles the next one with its first collective that is not small, so
 // the next one encodes while this one is on its way. A small wave, of less than half the bound, is
 // over soon: it settles the next one at its end, and the next one is larger for it. It does not
 // wait where everybody has the rest of the step, since that cannot grow. A *turn* is a place in the
@@ -38,7 +38,7 @@
 namespace sluice {
 
 struct WavesOptions {
-  std::size_t lanes = 1;
+  std::size_t tracks = 1;
   std::uint64_t coordinates_max = std::uint64_t{1} << 21;  // of a wave; one chunk at least
   bool agreed = true;  // whether ranks tell each other what they have
 };
@@ -62,21 +62,21 @@ class Waves {
   // The memory outlives this.
   Waves(Memory& memory, const WavesOptions& options);
 
-  // Each gives the number of what was put: 0, 1, 2, … Unavailable: closed, or a lane has failed.
+  // Each gives the number of what was put: 0, 1, 2, … Unavailable: closed, or a track has failed.
   // A tensor that an unfinished bucket has is refused: both would write its memories.
-  Checked<std::uint64_t> put(const BucketOrder& order, std::span<const Job> jobs);
+  Checked<std::uint64_t> put(const BucketOrder& order, std::span<const BucketEntry> entries);
   Checked<std::uint64_t> put_turn();
-  // No more is put: lanes end when all is finished, or at once.
+  // No more is put: tracks end when all is finished, or at once.
   void close(bool at_once);
-  // A lane has failed: so do the others.
+  // A track has failed: so do the others.
   void fail();
   // Whether nothing that was put is unfinished.
   [[nodiscard]] bool is_empty() const;
 
-  // The lane's next wave, if there is one yet.
-  Next take(std::size_t lane, Wave& wave);
+  // The track's next wave, if there is one yet.
+  Next take(std::size_t track, Wave& wave);
   // The same, and waits for it.
-  Next wait(std::size_t lane, Wave& wave);
+  Next wait(std::size_t track, Wave& wave);
   // Its means are all written; those buckets of it that are finished, in order.
   std::vector<Finished> finish(const Wave& wave, std::span<const Load> loads);
 
@@ -97,10 +97,10 @@ class Waves {
   };
 
   [[nodiscard]] Verdict check_open() const;
-  [[nodiscard]] Verdict check_free(std::span<const Job> jobs);
+  [[nodiscard]] Verdict check_free(std::span<const BucketEntry> entries);
   void hold(const Bucket& bucket, const Bucket* holder);
   void append(std::unique_ptr<Bucket> bucket);
-  Next look(std::size_t lane, Wave& wave);
+  Next look(std::size_t track, Wave& wave);
   [[nodiscard]] Unit& unit(std::uint64_t number) { return units_[number - first_]; }
   [[nodiscard]] std::uint64_t end() const { return first_ + units_.size(); }
   void define(Wave& wave);
@@ -111,7 +111,7 @@ class Waves {
 
   Memory& memory_;
   const WavesOptions options_;
-  std::mutex putting_;  // one at a time, without keeping lanes from theirs
+  std::mutex putting_;  // one at a time, without keeping tracks from theirs
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Unit> units_;

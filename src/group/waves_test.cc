@@ -8,7 +8,7 @@
 #include <random>
 
 #include "carrier/fused_port.h"
-#include "group/lane.h"
+#include "group/track.h"
 #include "group/workers_test.h"
 #include "tests/support/hall.h"
 
@@ -38,7 +38,7 @@ class Slow final : public Collectives {
   unsigned one_in_;
 };
 
-// One rank's lanes, advanced by hand.
+// One rank's tracks, advanced by hand.
 struct Rank {
   struct Served {
     Served(Memory& memory, Waves& waves, std::size_t index, Collectives& inner,
@@ -46,42 +46,42 @@ struct Rank {
         : slow(inner, random, 1u << random() % 4),
           port(memory.options().rank, memory.options().workers, slow),
           driver(memory, port, 0),
-          lane(waves, index, driver, &port),
+          track(waves, index, driver, &port),
           one_in(1u << random() % 5) {}
     Slow slow;
     FusedPort port;
     Driver driver;
-    Lane lane;
+    Track track;
     unsigned one_in;                    // how rarely it gets on
     std::optional<std::uint64_t> turn;  // that it is in
   };
 
   Rank(Memory& memory, std::span<const std::unique_ptr<Hall>> halls, std::uint64_t bound,
        std::mt19937& random)
-      : waves(memory, {.lanes = halls.size(), .coordinates_max = bound}),
+      : waves(memory, {.tracks = halls.size(), .coordinates_max = bound}),
         one_in(1u << random() % 6) {
     for (std::size_t i = 0; i < halls.size(); ++i) {
-      lanes.emplace_back(memory, waves, i, halls[i]->of(memory.options().rank), random);
+      tracks.emplace_back(memory, waves, i, halls[i]->of(memory.options().rank), random);
     }
   }
   Waves waves;
   unsigned one_in;  // how rarely a bucket comes
-  std::deque<Served> lanes;
+  std::deque<Served> tracks;
   std::size_t put = 0;
   std::vector<std::uint64_t> done;
   std::vector<std::uint64_t> turns;
 };
 
-// Four ranks whose buckets come, and whose lanes get on, in an order that a seed chooses. Buckets
+// Four ranks whose buckets come, and whose tracks get on, in an order that a seed chooses. Buckets
 // are a tensor each; the fourth of what is put in a step is a turn.
 class Chance {
  public:
   static constexpr std::size_t kTurn = 3;
   static constexpr std::size_t kUnits = 9;  // of a step
 
-  Chance(std::uint32_t seed, std::size_t lanes, std::uint64_t bound)
+  Chance(std::uint32_t seed, std::size_t tracks, std::uint64_t bound)
       : random_(seed), workers("tide:bits=3", kShapes, {.feedback = "ef"}) {
-    for (std::size_t i = 0; i < lanes; ++i) halls.push_back(std::make_unique<Hall>(4));
+    for (std::size_t i = 0; i < tracks; ++i) halls.push_back(std::make_unique<Hall>(4));
     for (const auto& memory : workers.memories) ranks.emplace_back(*memory, halls, bound, random_);
   }
 
@@ -94,24 +94,24 @@ class Chance {
       return;
     }
     const std::size_t tensor = place < kTurn ? place : place - 1;
-    const auto jobs = workers.jobs(index, tensor, tensor + 1);
-    ASSERT_EQ(*rank.waves.put({.step = kStep + number / kUnits}, jobs), number);
+    const auto entries = workers.entries(index, tensor, tensor + 1);
+    ASSERT_EQ(*rank.waves.put({.step = kStep + number / kUnits}, entries), number);
   }
 
   // Whether something happened.
-  void advance(std::size_t index, std::size_t lane_index) {
+  void advance(std::size_t index, std::size_t track_index) {
     Rank& rank = ranks[index];
-    Rank::Served& served = rank.lanes[lane_index];
-    Collectives& own = halls[lane_index]->of(static_cast<std::uint32_t>(index));
+    Rank::Served& served = rank.tracks[track_index];
+    Collectives& own = halls[track_index]->of(static_cast<std::uint32_t>(index));
     if (served.turn) {  // Its own collective, which the others of this turn must come to.
       if (!*own.test()) return;
       rank.turns.push_back(*served.turn);
       served.turn.reset();
     }
-    const auto event = served.lane.advance();
+    const auto event = served.track.advance();
     ASSERT_TRUE(event.has_value()) << event.error().what << served.driver.explain();
-    if (event->kind == Lane::Event::Kind::bucket) rank.done.push_back(event->bucket.number);
-    if (event->kind == Lane::Event::Kind::turn) {
+    if (event->kind == Track::Event::Kind::bucket) rank.done.push_back(event->bucket.number);
+    if (event->kind == Track::Event::Kind::turn) {
       served.turn = event->turn;
       own.reserve(Collectives::Buffer::send, 8);
       own.reserve(Collectives::Buffer::received, 32);
@@ -138,8 +138,8 @@ class Chance {
       const std::size_t index = random_() % ranks.size();
       Rank& rank = ranks[index];
       if (rank.put < all && random_() % rank.one_in == 0) put(index);
-      const std::size_t lane = random_() % rank.lanes.size();
-      if (random_() % rank.lanes[lane].one_in == 0) advance(index, lane);
+      const std::size_t track = random_() % rank.tracks.size();
+      if (random_() % rank.tracks[track].one_in == 0) advance(index, track);
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -176,16 +176,16 @@ TEST(Waves, AThousandSeedsOfDelaysNeitherHangNorChangeABit) {
 // What is put, as a table of waves: numbers of buckets with their chunks, or a turn.
 class Agreed : public ::testing::Test {
  protected:
-  explicit Agreed(WavesOptions options = {.lanes = 2, .coordinates_max = 6 * 4096})
+  explicit Agreed(WavesOptions options = {.tracks = 2, .coordinates_max = 6 * 4096})
       : workers_("f32", {{1, 1, 4096 * 3}, {2, 1, 4096}, {3, 1, 4096}, {4, 1, 4096}}),
         waves_(*workers_.memories[0], options) {}
 
   std::uint64_t put(std::size_t tensor, std::uint64_t step = 1) {
-    return *waves_.put({.step = step}, workers_.jobs(0, tensor, tensor + 1));
+    return *waves_.put({.step = step}, workers_.entries(0, tensor, tensor + 1));
   }
   // "0[0-3) 1[0-1)", "turn 2", "-".
-  std::string take(std::size_t lane) {
-    switch (waves_.take(lane, wave_)) {
+  std::string take(std::size_t track) {
+    switch (waves_.take(track, wave_)) {
       case Waves::Next::nothing: return "-";
       case Waves::Next::closed: return "closed";
       case Waves::Next::failed: return "failed";
@@ -209,7 +209,7 @@ TEST_F(Agreed, NothingKnownIsTheNextOneAlone) {
   EXPECT_EQ(take(0), "-");
   put(0);
   put(1);
-  EXPECT_EQ(take(1), "-") << "the first wave is lane 0's";
+  EXPECT_EQ(take(1), "-") << "the first wave is track 0's";
   EXPECT_EQ(take(0), "0[0-3)");
   EXPECT_EQ(take(1), "-") << "nobody knows yet what the next one is";
 }
@@ -258,8 +258,8 @@ TEST_F(Agreed, ASmallWaveSettlesAtItsEnd) {
 // Numbers 0 to 2 are the step before, of as many units.
 TEST_F(Agreed, ASmallWaveSettlesAtOnceWhereEverybodyHasTheRestOfTheStep) {
   for (const std::size_t tensor : {1u, 2u, 3u}) put(tensor);
-  for (const std::size_t lane : {0u, 1u, 0u}) {
-    ASSERT_NE(take(lane), "-");
+  for (const std::size_t track : {0u, 1u, 0u}) {
+    ASSERT_NE(take(track), "-");
     waves_.finish(wave_, wave_.loads);
   }
   put(1, 2);
@@ -298,7 +298,7 @@ TEST_F(Agreed, ClosedWhenAllIsTakenOrAtOnce) {
   EXPECT_EQ(take(0), "0[0-3)");
   EXPECT_EQ(take(1), "closed");
   EXPECT_FALSE(waves_.put_turn().has_value());
-  EXPECT_FALSE(waves_.put({.step = 1}, workers_.jobs(0, 1, 2)).has_value());
+  EXPECT_FALSE(waves_.put({.step = 1}, workers_.entries(0, 1, 2)).has_value());
 }
 
 TEST_F(Agreed, ClosedAtOnceThoughThereIsMore) {
@@ -315,29 +315,29 @@ TEST_F(Agreed, AFailureIsEverybodys) {
 }
 
 TEST_F(Agreed, JobsThatDoNotFitTakeNoNumber) {
-  auto jobs = workers_.jobs(0, 0, 1);
-  jobs[0].tensor = 99;
-  EXPECT_FALSE(waves_.put({.step = 1}, jobs).has_value());
+  auto entries = workers_.entries(0, 0, 1);
+  entries[0].tensor = 99;
+  EXPECT_FALSE(waves_.put({.step = 1}, entries).has_value());
   EXPECT_EQ(put(1), 0u);
 }
 
 TEST_F(Agreed, ATensorOfAnUnfinishedBucketIsRefusedAndTakesNoNumber) {
   put(0);
   put(1);
-  const auto refused = waves_.put({.step = 2}, workers_.jobs(0, 1, 3));
+  const auto refused = waves_.put({.step = 2}, workers_.entries(0, 1, 3));
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().message.find("tensor 1 is in bucket 1 of step 1"), std::string::npos)
       << refused.error().message;
   EXPECT_EQ(put(2), 2u) << "of what was refused nothing is taken";
   EXPECT_EQ(take(0), "0[0-3)");
-  EXPECT_FALSE(waves_.put({.step = 2}, workers_.jobs(0, 0, 1)).has_value());
+  EXPECT_FALSE(waves_.put({.step = 2}, workers_.entries(0, 0, 1)).has_value());
   waves_.finish(wave_, wave_.loads);
   EXPECT_EQ(put(0, 2), 3u);
 }
 
 class Bounded : public Agreed {
  protected:
-  Bounded() : Agreed({.lanes = 1, .coordinates_max = 2 * 4096}) {}
+  Bounded() : Agreed({.tracks = 1, .coordinates_max = 2 * 4096}) {}
 };
 
 TEST_F(Bounded, ALargeBucketIsSeveralWaves) {
@@ -355,7 +355,7 @@ TEST_F(Bounded, ALargeBucketIsSeveralWaves) {
 
 class Unagreed : public Agreed {
  protected:
-  Unagreed() : Agreed({.lanes = 2, .coordinates_max = 2 * 4096, .agreed = false}) {}
+  Unagreed() : Agreed({.tracks = 2, .coordinates_max = 2 * 4096, .agreed = false}) {}
 };
 
 TEST_F(Unagreed, EveryLaneGetsItsShareAtOnce) {

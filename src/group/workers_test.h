@@ -62,10 +62,10 @@ struct Workers4 {
     means = gradients;
   }
 
-  // The jobs of tensors [first, last); of all by default.
-  [[nodiscard]] std::vector<Job> jobs(std::size_t rank, std::size_t first = 0,
-                                      std::size_t last = 1u << 20) {
-    std::vector<Job> made;
+  // The entries of tensors [first, last); of all by default.
+  [[nodiscard]] std::vector<BucketEntry> entries(std::size_t rank, std::size_t first = 0,
+                                                 std::size_t last = 1u << 20) {
+    std::vector<BucketEntry> made;
     for (std::size_t i = first; i < std::min(last, tensors.size()); ++i) {
       made.push_back({static_cast<std::uint32_t>(i), gradients[rank][i], means[rank][i]});
     }

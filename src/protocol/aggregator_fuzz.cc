@@ -12,7 +12,7 @@
 #include "base/assert.h"
 #include "protocol/assembly.h"
 #include "protocol/forged_frame.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ wire::Header header_from(FuzzedDataProvider& data, std::uint32_t epoch, std::uin
           .job = data.ConsumeIntegralInRange<std::uint64_t>(kJob, kJob + 1),
           .epoch = data.ConsumeProbability<float>() < 0.9f ? epoch : epoch + 2,
           .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, 8),  // four slots, four rings
-          .chunk = data.PickValueInArray<std::uint32_t>({0, 1, 2, 3, 5, 0x80000001, 0xffffffff}),
+          .use = data.PickValueInArray<std::uint32_t>({0, 1, 2, 3, 5, 0x80000001, 0xffffffff}),
           .digest = data.ConsumeIntegralInRange<std::uint64_t>(0, 8) / 8,
           .workers = data.PickValueInArray<std::uint64_t>({3, 3, 3, 1, 2, 0, 7}),
           .what = reduction_from(data),
@@ -79,9 +79,9 @@ Bytes sparse_from(FuzzedDataProvider& data, wire::Header header) {
   header.kind = data.PickValueInArray(
       {Kind::contribution, Kind::contribution, Kind::contribution, Kind::ask, Kind::restore});
   header.slot = data.ConsumeIntegralInRange<std::uint16_t>(4, 7);
-  header.chunk = data.ConsumeIntegralInRange<std::uint32_t>(1, 20);
+  header.use = data.ConsumeIntegralInRange<std::uint32_t>(1, 20);
   header.next = header.kind == Kind::contribution
-                    ? header.chunk + data.ConsumeIntegralInRange<std::uint32_t>(0, 6)
+                    ? header.use + data.ConsumeIntegralInRange<std::uint32_t>(0, 6)
                     : 0;
   header.workers = 3;
   header.digest = 1;
@@ -159,7 +159,7 @@ Bytes idle_from(FuzzedDataProvider& data, wire::Header header) {
   header.kind = data.ConsumeIntegralInRange<int>(0, 2) == 0 ? Kind::leave : Kind::ask;
   if (data.ConsumeBool()) {
     header.slot = 0;
-    header.chunk = 0;
+    header.use = 0;
     header.digest = 0;
   }
   return written(header, {});

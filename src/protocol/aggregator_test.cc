@@ -292,7 +292,7 @@ TEST_F(AggregatorTest, ReportsWhoIsWaitedForInTheOldestChunk) {
   say(at(0), later, lanes(0, 1));
   report = aggregator_.reports().at(0);
   EXPECT_TRUE(report.is_waiting && !report.is_forming);
-  EXPECT_TRUE(report.slot == 3 && report.chunk == 1);
+  EXPECT_TRUE(report.slot == 3 && report.use == 1);
   EXPECT_EQ(report.missing, 0b011u);
   EXPECT_EQ(report.since, seconds(10));
 }

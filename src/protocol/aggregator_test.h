@@ -145,35 +145,35 @@ class AggregatorTest : public ::testing::Test, private Outbox {
   std::vector<Sent> sent_;
 };
 
-// Bytes of worker w for chunk c, 8 lanes of 8 bits.
-inline Bytes lanes(std::uint32_t worker, std::uint32_t chunk) {
+// Bytes of worker w for use c, 8 lanes of 8 bits.
+inline Bytes lanes(std::uint32_t worker, std::uint32_t use) {
   Bytes bytes(8);
   for (std::size_t i = 0; i < 8; ++i) {
-    bytes[i] = static_cast<std::byte>(mix(worker, std::uint64_t{chunk} * 8 + i) % 60);
+    bytes[i] = static_cast<std::byte>(mix(worker, std::uint64_t{use} * 8 + i) % 60);
   }
   return bytes;
 }
 
-inline wire::Header contribution(std::uint32_t epoch, std::uint32_t worker, std::uint32_t chunk,
+inline wire::Header contribution(std::uint32_t epoch, std::uint32_t worker, std::uint32_t use,
                                  std::uint64_t workers = 0b111) {
   return {.kind = Kind::contribution,
           .worker = static_cast<std::uint16_t>(worker),
           .job = kJob,
           .epoch = epoch,
           .slot = 3,
-          .chunk = chunk,
-          .digest = 0xD1600 + chunk,
+          .use = use,
+          .digest = 0xD1600 + use,
           .workers = workers,
           .what = {.op = Op::wrap_sum, .bits = 8, .count = 8}};
 }
 
-inline Bytes summed(std::uint32_t workers, std::uint32_t chunk, std::uint64_t only = ~0ull) {
+inline Bytes summed(std::uint32_t workers, std::uint32_t use, std::uint64_t only = ~0ull) {
   Bytes sum(8);
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
     if ((only >> worker & 1) == 0) continue;
     for (std::size_t i = 0; i < 8; ++i) {
       sum[i] = static_cast<std::byte>(std::to_integer<int>(sum[i]) +
-                                      std::to_integer<int>(lanes(worker, chunk)[i]));
+                                      std::to_integer<int>(lanes(worker, use)[i]));
     }
   }
   return sum;

@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 
 namespace sluice::protocol {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 
 namespace sluice::protocol {
 namespace {

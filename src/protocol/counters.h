@@ -19,18 +19,18 @@ struct Counters {
   std::uint64_t control = 0;     // join, leave, table, restore
   std::uint64_t accepted = 0;    // contributions counted
   std::uint64_t again = 0;       // contributions that were here already
-  std::uint64_t passed = 0;      // frames about a ring's chunk without data
+  std::uint64_t passed = 0;      // frames about a ring's use without data
   std::uint64_t blocked = 0;     // contributions to a ring that has no place for them yet
-  std::uint64_t asked = 0;       // questions about a chunk
-  std::uint64_t stale = 0;       // contributions to a chunk that is over, or questions about it
+  std::uint64_t asked = 0;       // questions about a use
+  std::uint64_t stale = 0;       // contributions to a use that is over, or questions about it
   std::uint64_t tableless = 0;   // contributions whose table is not here yet; asked for
   std::uint64_t mismatched = 0;  // contributions that ended their job
-  std::uint64_t completed = 0;   // chunks
-  std::uint64_t silent = 0;      // workers without data, summed over completed chunks
+  std::uint64_t completed = 0;   // uses
+  std::uint64_t silent = 0;      // workers without data, summed over completed uses
   std::uint64_t results = 0;     // result frames sent
   std::uint64_t waits = 0;       // wait frames sent
   std::uint64_t refused = 0;     // refusals sent
-  std::uint64_t non_finite = 0;  // chunks whose float sum met Inf or NaN
+  std::uint64_t non_finite = 0;  // uses whose float sum met Inf or NaN
   std::uint64_t up_bytes = 0;    // payload of accepted contributions
   std::uint64_t down_bytes = 0;  // payload of result frames
 };

@@ -117,7 +117,7 @@ wire::Header ItemPlaces::contribution_of(std::uint32_t index) const {
   const Item& item = place.item;
   wire::Header header{.kind = wire::Kind::contribution,
                       .slot = static_cast<std::uint16_t>(index),
-                      .chunk = place.chunk(),
+                      .use = place.use(),
                       .digest = item.digest,
                       .workers = item.only,
                       .what = item.what,
@@ -132,7 +132,7 @@ wire::Header ItemPlaces::question_about(std::uint32_t index, Time now) const {
   SLUICE_DASSERT(place.is_busy);
   return {.kind = wire::Kind::ask,
           .slot = static_cast<std::uint16_t>(index),
-          .chunk = place.chunk(),
+          .use = place.use(),
           .digest = place.item.digest,
           .stamp = stamp_of(now)};
 }
@@ -140,7 +140,7 @@ wire::Header ItemPlaces::question_about(std::uint32_t index, Time now) const {
 bool ItemPlaces::waits_for(const wire::Header& header) const {
   if (!has(header.slot)) return false;
   const Place& place = at(header.slot);
-  return place.is_busy && place.chunk() == header.chunk && place.item.digest == header.digest;
+  return place.is_busy && place.use() == header.use && place.item.digest == header.digest;
 }
 
 Arrived ItemPlaces::arrived(const Item& item, const wire::Frame& frame) {
@@ -206,7 +206,7 @@ void ItemPlaces::begin_again(Trips& trips) {
 }
 
 void ItemPlaces::take_restored(const wire::Header& header) {
-  kept_.restored(header.slot - first_, header.chunk);
+  kept_.restored(header.slot - first_, header.use);
 }
 
 }  // namespace sluice::protocol

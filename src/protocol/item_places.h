@@ -3,7 +3,7 @@
 // Each channel has places of its own and puts its items into them in turn. So which use of which
 // place an item becomes depends on the items before it alone, and is the same on all workers. An
 // item waits until the one before it in its place has its result. The number of the use is the
-// item's chunk.
+// item's use.
 //
 // The base of slots (link_slots.h) and of rings (link_rings.h): what is the same for both.
 #pragma once
@@ -46,7 +46,7 @@ class ItemPlaces {
     return place >= first_ && place - first_ < places_.size();
   }
   // Of the item that has the place, or of the last one that had.
-  [[nodiscard]] std::uint32_t chunk_of(std::uint32_t place) const { return at(place).chunk(); }
+  [[nodiscard]] std::uint32_t use_of(std::uint32_t place) const { return at(place).use(); }
   // Whether the frame is about the item that has its place.
   [[nodiscard]] bool waits_for(const wire::Header& header) const;
   [[nodiscard]] wire::Header question_about(std::uint32_t place, Time now) const;
@@ -78,7 +78,7 @@ class ItemPlaces {
     std::uint32_t channel = 0;  // of the item
     std::uint64_t uses = 0;     // items that had their turn
 
-    [[nodiscard]] std::uint32_t chunk() const { return static_cast<std::uint32_t>(uses); }
+    [[nodiscard]] std::uint32_t use() const { return static_cast<std::uint32_t>(uses); }
   };
   struct Queued {
     Item item;
@@ -92,7 +92,7 @@ class ItemPlaces {
     std::size_t queue_first = 0;
   };
 
-  // Each place keeps the results of so many chunks.
+  // Each place keeps the results of so many uses.
   ItemPlaces(std::uint32_t channels, std::uint32_t depth);
   ~ItemPlaces() = default;
   ItemPlaces(ItemPlaces&&) = default;

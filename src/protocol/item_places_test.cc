@@ -48,15 +48,15 @@ class ItemPlacesTest : public ::testing::Test {
     if (place) trips_.sent(*place, Time{0});
     return place;
   }
-  static wire::Header about(std::uint32_t place, std::uint32_t chunk, std::uint64_t digest) {
+  static wire::Header about(std::uint32_t place, std::uint32_t use, std::uint64_t digest) {
     return {.kind = wire::Kind::result,
             .slot = static_cast<std::uint16_t>(place),
-            .chunk = chunk,
+            .use = use,
             .digest = digest,
             .workers = 1};
   }
-  Arrived answer(std::uint32_t place, std::uint32_t chunk, std::uint64_t digest) {
-    const wire::Header header = about(place, chunk, digest);
+  Arrived answer(std::uint32_t place, std::uint32_t use, std::uint64_t digest) {
+    const wire::Header header = about(place, use, digest);
     EXPECT_TRUE(places_.waits_for(header));
     return places_.take_result({.header = header, .payload = kBytes}, trips_, milliseconds(1));
   }
@@ -73,7 +73,7 @@ TEST_F(ItemPlacesTest, ItemsOfAChannelTakeItsPlacesInTurn) {
   EXPECT_EQ(answer(kFirst + kEach, 1, 100).piece, 0u);
   ASSERT_TRUE(places_.next_turn());
   EXPECT_EQ(send(1), kFirst + kEach);
-  EXPECT_EQ(places_.chunk_of(kFirst + kEach), 2u);
+  EXPECT_EQ(places_.use_of(kFirst + kEach), 2u);
 }
 
 TEST_F(ItemPlacesTest, TheFirstInOrderHasItsTurnAndOfEqualsTheFirstChannel) {
@@ -92,10 +92,10 @@ TEST_F(ItemPlacesTest, FramesNameTheChunkOfTheItem) {
   const auto place = send(0);
   ASSERT_EQ(place, kFirst);
   const wire::Header up = places_.contribution_of(*place);
-  EXPECT_TRUE(up.slot == kFirst && up.chunk == 1 && up.digest == 100 && up.workers == 1);
+  EXPECT_TRUE(up.slot == kFirst && up.use == 1 && up.digest == 100 && up.workers == 1);
   const wire::Header question = places_.question_about(*place, milliseconds(3));
   EXPECT_EQ(question.kind, wire::Kind::ask);
-  EXPECT_TRUE(question.slot == kFirst && question.chunk == 1 && question.digest == 100);
+  EXPECT_TRUE(question.slot == kFirst && question.use == 1 && question.digest == 100);
   EXPECT_EQ(question.stamp, stamp_of(milliseconds(3)));
 }
 
@@ -158,7 +158,7 @@ TEST_F(ItemPlacesTest, DroppedItemsLeaveTheCountOfUses) {
   EXPECT_FALSE(places_.next_turn());
   put(0, 2);
   EXPECT_EQ(send(0), kFirst + 1) << "behind the one that was begun";
-  EXPECT_EQ(places_.chunk_of(kFirst + 1), 1u);
+  EXPECT_EQ(places_.use_of(kFirst + 1), 1u);
 }
 
 TEST_F(ItemPlacesTest, WhatIsNotAnsweredGoesAgainToAnAggregatorThatForgotAndResultsGoBack) {

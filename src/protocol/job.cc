@@ -68,7 +68,7 @@ bool Job::find_reduction(const wire::Frame& frame, Reduction& what, Outbox& out)
   return true;
 }
 
-// --- chunks ---
+// --- uses ---
 
 void Job::contribute(const wire::Frame& frame, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
@@ -82,7 +82,7 @@ void Job::contribute(const wire::Frame& frame, Time now, Outbox& out) {
   Reduction what;
   if (!find_reduction(frame, what, out)) return;
   const bool is_ring = rings_.has(header.slot);
-  // Who has no block for a chunk of a ring sends no bytes.
+  // Who has no block for a use of a ring sends no bytes.
   const bool is_silent = is_ring && frame.payload.empty();
   if (!is_possible(frame, what) || (!is_silent && !check_up(what, frame.payload))) {
     ++counters_.malformed;

@@ -232,7 +232,7 @@ bool Job::is_late() {
 // nobody, from the second time on: a single one might be late.
 bool Job::is_watch(const wire::Header& header, Time now, Outbox& out) {
   Wish& member = wishes_[header.worker];
-  if (header.slot != 0 || header.chunk != 0 || header.digest != 0) {
+  if (header.slot != 0 || header.use != 0 || header.digest != 0) {
     member.watches = 0;
     return false;
   }

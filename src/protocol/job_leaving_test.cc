@@ -29,7 +29,7 @@ TEST_F(JobLeavingTest, AWatchIsAnsweredWithAWaitForNobody) {
   ASSERT_EQ(sent.size(), 1u);
   const wire::Header header = sent[0].frame().header;
   EXPECT_EQ(header.kind, Kind::wait);
-  EXPECT_TRUE(header.worker == 1 && header.slot == 0 && header.chunk == 0 && header.digest == 0);
+  EXPECT_TRUE(header.worker == 1 && header.slot == 0 && header.use == 0 && header.digest == 0);
   EXPECT_EQ(header.workers, 0u);
   EXPECT_EQ(aggregator_.counters().asked, 1u);
 }
@@ -83,7 +83,7 @@ TEST_F(JobLeavingTest, AnythingElseThatItSaysMeansThatItNeedsOthersAgain) {
 }
 
 TEST_F(JobLeavingTest, AnAskThatIsNoWatchCountsForNothing) {
-  for (const auto& [slot, chunk, digest] :
+  for (const auto& [slot, use, digest] :
        {std::tuple{1u, 0u, 0u}, std::tuple{0u, 1u, 0u}, std::tuple{0u, 0u, 1u}}) {
     for (int i = 0; i < 3; ++i, now_ += milliseconds(200)) {
       say(at(1), {.kind = Kind::ask,
@@ -91,10 +91,10 @@ TEST_F(JobLeavingTest, AnAskThatIsNoWatchCountsForNothing) {
                   .job = kJob,
                   .epoch = epoch_,
                   .slot = static_cast<std::uint16_t>(slot),
-                  .chunk = chunk,
+                  .use = use,
                   .digest = digest});
     }
-    EXPECT_EQ(said_by(leave(0, epoch_)), 0b001u) << slot << ' ' << chunk << ' ' << digest;
+    EXPECT_EQ(said_by(leave(0, epoch_)), 0b001u) << slot << ' ' << use << ' ' << digest;
   }
 }
 

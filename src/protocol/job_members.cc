@@ -102,13 +102,13 @@ void JobMembers::refuse_all(std::string_view why, Outbox& out) {
   }
 }
 
-void JobMembers::tell_mismatch(const wire::Frame& frame, const ChunkContent& content,
+void JobMembers::tell_mismatch(const wire::Frame& frame, const UseContent& content,
                                std::uint64_t seen, Outbox& out) {
   const wire::Header& header = frame.header;
   ++counters_.mismatched;
-  refuse_all(fmt::format("worker {} reduces something else than workers {}: slot {}, chunk {}: "
+  refuse_all(fmt::format("worker {} reduces something else than workers {}: slot {}, use {}: "
                          "{}; {}",
-                         header.worker, ranks_of(seen), header.slot, header.chunk,
+                         header.worker, ranks_of(seen), header.slot, header.use,
                          words_for(header.what, header.digest, header.workers, header.table),
                          words_for(content.what, content.digest, content.only, content.table)),
              out);
@@ -127,7 +127,7 @@ void JobMembers::tell_wait(const wire::Header& header, std::uint64_t seen, Outbo
         .worker = header.worker,
         .epoch = epoch_,
         .slot = header.slot,
-        .chunk = header.chunk,
+        .use = header.use,
         .digest = header.digest,
         .workers = seen,
         .stamp = header.stamp},
@@ -140,7 +140,7 @@ void JobMembers::tell_restored(const wire::Header& header, Outbox& out) {
         .worker = header.worker,
         .epoch = epoch_,
         .slot = header.slot,
-        .chunk = header.chunk},
+        .use = header.use},
        {}, address_of(header.worker), out);
 }
 
@@ -155,26 +155,26 @@ void JobMembers::tell_need(const wire::Header& header, Outbox& out) {
 
 // --- results ---
 
-void JobMembers::send_result(std::uint32_t slot, std::uint32_t chunk, const ChunkContent& content,
+void JobMembers::send_result(std::uint32_t slot, std::uint32_t use, const UseContent& content,
                              std::span<const std::byte> payload, Outbox& out) {
   send_result_to(all_addresses(),
-                 {.flags = content.flags, .slot = static_cast<std::uint16_t>(slot), .chunk = chunk},
+                 {.flags = content.flags, .slot = static_cast<std::uint16_t>(slot), .use = use},
                  content, payload, out);
 }
 
-void JobMembers::repeat_result(std::uint32_t worker, std::uint32_t slot, std::uint32_t chunk,
-                               const ChunkContent& content, std::span<const std::byte> payload,
+void JobMembers::repeat_result(std::uint32_t worker, std::uint32_t slot, std::uint32_t use,
+                               const UseContent& content, std::span<const std::byte> payload,
                                std::uint32_t stamp, Outbox& out) {
   send_result_to(address_of(worker),
                  {.flags = static_cast<std::uint8_t>(content.flags | wire::kRepeated),
                   .slot = static_cast<std::uint16_t>(slot),
-                  .chunk = chunk,
+                  .use = use,
                   .stamp = stamp},
                  content, payload, out);
 }
 
 void JobMembers::send_result_to(std::span<const Address> to, wire::Header header,
-                                const ChunkContent& content, std::span<const std::byte> payload,
+                                const UseContent& content, std::span<const std::byte> payload,
                                 Outbox& out) {
   SLUICE_DASSERT(content.is_complete && payload.size() == content.result_size);
   header.kind = wire::Kind::result;

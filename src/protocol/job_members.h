@@ -13,10 +13,10 @@
 #include <string_view>
 
 #include "base/assert.h"
-#include "protocol/chunk_content.h"
 #include "protocol/counters.h"
 #include "protocol/outbox.h"
 #include "protocol/rank_bits.h"
+#include "protocol/use_content.h"
 #include "wire/bodies.h"
 #include "wire/frame.h"
 
@@ -67,7 +67,7 @@ class JobMembers {
   // The job cannot go on from here.
   void refuse_all(std::string_view why, Outbox& out);
   // The frame is about something else than what the others reduce: the job cannot go on.
-  void tell_mismatch(const wire::Frame& frame, const ChunkContent& content, std::uint64_t seen,
+  void tell_mismatch(const wire::Frame& frame, const UseContent& content, std::uint64_t seen,
                      Outbox& out);
   // Whether somebody has left without a contribution, so that `seen` stays incomplete. Then the
   // worker is told.
@@ -78,16 +78,16 @@ class JobMembers {
   void tell_restored(const wire::Header& header, Outbox& out);
   // To the sender of a contribution: the table that it names is not here.
   void tell_need(const wire::Header& header, Outbox& out);
-  // To everybody, when the chunk is complete.
-  void send_result(std::uint32_t slot, std::uint32_t chunk, const ChunkContent& content,
+  // To everybody, when the use is complete.
+  void send_result(std::uint32_t slot, std::uint32_t use, const UseContent& content,
                    std::span<const std::byte> payload, Outbox& out);
   // To one. It answers a question, where it has a stamp.
-  void repeat_result(std::uint32_t worker, std::uint32_t slot, std::uint32_t chunk,
-                     const ChunkContent& content, std::span<const std::byte> payload,
+  void repeat_result(std::uint32_t worker, std::uint32_t slot, std::uint32_t use,
+                     const UseContent& content, std::span<const std::byte> payload,
                      std::uint32_t stamp, Outbox& out);
 
  private:
-  void send_result_to(std::span<const Address> to, wire::Header header, const ChunkContent& content,
+  void send_result_to(std::span<const Address> to, wire::Header header, const UseContent& content,
                       std::span<const std::byte> payload, Outbox& out);
 
   std::uint64_t job_;

@@ -54,13 +54,13 @@ TEST_F(JobMembersTest, AMemberIsKnownByItsAddressAndToken) {
 
 TEST_F(JobMembersTest, WhatIsSaidNamesJobAndEpoch) {
   begin();
-  members_.tell_wait({.worker = 2, .slot = 5, .chunk = 6, .digest = 7, .stamp = 8}, 0b011, *this);
+  members_.tell_wait({.worker = 2, .slot = 5, .use = 6, .digest = 7, .stamp = 8}, 0b011, *this);
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(sent_[0].to, std::vector{at(2)});
   const wire::Header& wait = sent_[0].header;
   EXPECT_EQ(wait.kind, wire::Kind::wait);
   EXPECT_TRUE(wait.job == kJob && wait.epoch == kEpoch && wait.worker == 2);
-  EXPECT_TRUE(wait.slot == 5 && wait.chunk == 6 && wait.digest == 7 && wait.stamp == 8);
+  EXPECT_TRUE(wait.slot == 5 && wait.use == 6 && wait.digest == 7 && wait.stamp == 8);
   EXPECT_EQ(wait.workers, 0b011u);
   EXPECT_EQ(counters_.waits, 1u);
 }
@@ -68,11 +68,11 @@ TEST_F(JobMembersTest, WhatIsSaidNamesJobAndEpoch) {
 TEST_F(JobMembersTest, ResultsGoToAllAndAgainToOne) {
   begin();
   const std::vector<std::byte> payload(4);
-  const ChunkContent content{.is_complete = true,
-                             .digest = 7,
-                             .only = 0b111,
-                             .what = {.op = Op::wrap_sum, .bits = 8, .count = 4},
-                             .result_size = 4};
+  const UseContent content{.is_complete = true,
+                           .digest = 7,
+                           .only = 0b111,
+                           .what = {.op = Op::wrap_sum, .bits = 8, .count = 4},
+                           .result_size = 4};
   members_.send_result(5, 6, content, payload, *this);
   members_.repeat_result(1, 5, 6, content, payload, 9, *this);
   ASSERT_EQ(sent_.size(), 2u);
@@ -119,11 +119,11 @@ TEST_F(JobMembersTest, AStrangerIsRefusedWithoutTheEpoch) {
 
 TEST_F(JobMembersTest, AMismatchNamesBothSidesAndEndsTheJob) {
   begin();
-  const ChunkContent content{
+  const UseContent content{
       .digest = 7, .only = 0b111, .what = {.op = Op::wrap_sum, .bits = 8, .count = 4}};
   const wire::Frame frame{.header = {.worker = 2,
                                      .slot = 5,
-                                     .chunk = 6,
+                                     .use = 6,
                                      .digest = 8,
                                      .workers = 0b111,
                                      .what = {.op = Op::wrap_sum, .bits = 8, .count = 4}},
@@ -132,7 +132,7 @@ TEST_F(JobMembersTest, AMismatchNamesBothSidesAndEndsTheJob) {
   members_.tell_mismatch(frame, content, 0b001, *this);
   EXPECT_EQ(sent_.size(), 3u);
   EXPECT_EQ(members_.refusal(),
-            "worker 2 reduces something else than workers 0: slot 5, chunk 6: wrap_sum of 4 lanes "
+            "worker 2 reduces something else than workers 0: slot 5, use 6: wrap_sum of 4 lanes "
             "with digest 0000000000000008, of workers 0, 1, 2; wrap_sum of 4 lanes with digest "
             "0000000000000007, of workers 0, 1, 2");
   EXPECT_EQ(counters_.mismatched, 1u);

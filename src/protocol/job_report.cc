@@ -9,11 +9,11 @@ void merge(const JobReport& from, JobReport& into) {
   into.slots += from.slots;
   into.joined &= from.joined;
   if (from.is_forming || into.is_forming) {
-    // Who has not joined is waited for before any chunk is.
+    // Who has not joined is waited for before any use is.
     into.missing = (into.is_forming ? into.missing : 0) | (from.is_forming ? from.missing : 0);
     into.is_forming = true;
     into.is_waiting = false;
-    into.slot = into.chunk = 0;
+    into.slot = into.use = 0;
     into.since = Time{};
     return;
   }
@@ -21,7 +21,7 @@ void merge(const JobReport& from, JobReport& into) {
   into.is_waiting = true;
   into.missing = from.missing;
   into.slot = from.slot;
-  into.chunk = from.chunk;
+  into.use = from.use;
   into.since = from.since;
 }
 
@@ -31,7 +31,7 @@ void JobReport::see(const WaitingChunk& waiting) {
   if (is_waiting && waiting.since >= since) return;
   is_waiting = true;
   slot = waiting.slot;
-  chunk = waiting.chunk;
+  use = waiting.use;
   since = waiting.since;
   missing = waiting.missing;
 }

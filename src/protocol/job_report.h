@@ -13,7 +13,7 @@ namespace sluice::protocol {
 // Some contributions of it are here, others are missing.
 struct WaitingChunk {
   std::uint32_t slot = 0;
-  std::uint32_t chunk = 0;
+  std::uint32_t use = 0;
   std::uint64_t missing = 0;  // bits
   Time since{};               // when its first contribution came
 };
@@ -24,20 +24,20 @@ struct JobReport {
   std::uint32_t workers = 0;
   std::uint32_t slots = 0;    // that it has, or wants while it forms
   std::uint64_t joined = 0;   // bits
-  std::uint64_t missing = 0;  // of the job while it forms, else of the oldest chunk that waits
+  std::uint64_t missing = 0;  // of the job while it forms, else of the oldest use that waits
   bool is_forming = false;
-  bool is_waiting = false;  // some chunk waits
-  std::uint32_t slot = 0;   // of that chunk
-  std::uint32_t chunk = 0;
+  bool is_waiting = false;  // some use waits
+  std::uint32_t slot = 0;   // of that use
+  std::uint32_t use = 0;
   Time since{};  // when its first contribution came
   std::string terms;
 
-  // The chunk that has waited longest is the one that is reported: of equally old ones, the first.
+  // The use that has waited longest is the one that is reported: of equally old ones, the first.
   void see(const WaitingChunk& waiting);
 };
 
 // Reports of several aggregators that serve the same jobs, one for each job: who is missing
-// anywhere, and the chunk that has waited longest.
+// anywhere, and the use that has waited longest.
 std::vector<JobReport> merged(std::span<const JobReport> reports);
 
 }  // namespace sluice::protocol

@@ -19,7 +19,7 @@ JobReport waiting(std::uint64_t id, std::uint64_t missing, std::uint32_t slot, T
   report.is_waiting = true;
   report.missing = missing;
   report.slot = slot;
-  report.chunk = 7;
+  report.use = 7;
   report.since = since;
   return report;
 }
@@ -43,7 +43,7 @@ TEST(JobReport, TheChunkThatHasWaitedLongestIsToldOf) {
   const JobReport one = merged(reports).at(0);
   EXPECT_TRUE(one.is_waiting);
   EXPECT_EQ(one.missing, 0b100u);
-  EXPECT_TRUE(one.slot == 5 && one.chunk == 7);
+  EXPECT_TRUE(one.slot == 5 && one.use == 7);
   EXPECT_EQ(one.since, seconds(3));
 }
 
@@ -73,7 +73,7 @@ TEST(JobReport, OfTheChunksOfAJobTheOldestIsTheOneThatWaits) {
   report.see({6, 9, 0b001, seconds(6)});
   EXPECT_EQ(report.missing, 0b010u);
   report.see({3, 2, 0b110, seconds(4)});
-  EXPECT_TRUE(report.slot == 3 && report.chunk == 2);
+  EXPECT_TRUE(report.slot == 3 && report.use == 2);
   EXPECT_EQ(report.missing, 0b110u);
   EXPECT_EQ(report.since, seconds(4));
 }

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "protocol/rank_bits.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 
 namespace sluice::protocol {
 
@@ -57,9 +57,9 @@ JobRings::Place& JobRings::make(std::uint32_t slot) {
   return *made;
 }
 
-// Of the chunk's result.
-std::span<std::byte> JobRings::room(Place& place, std::uint32_t chunk) const {
-  return place.memory.subspan(chunk % place.ring.depth * room_size_, room_size_);
+// Of the use's result.
+std::span<std::byte> JobRings::room(Place& place, std::uint32_t use) const {
+  return place.memory.subspan(use % place.ring.depth * room_size_, room_size_);
 }
 
 std::span<std::byte> JobRings::integers_of(Place& place) const {
@@ -70,48 +70,48 @@ std::span<std::byte> JobRings::integers_of(Place& place) const {
 
 void JobRings::contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
-  if (!is_later(header.next, header.chunk)) {
+  if (!is_later(header.next, header.use)) {
     ++counters_.malformed;
     return;
   }
   Place& place = make(header.slot);
   Ring& ring = place.ring;
-  const Ring::Kept& kept = ring.place_of(header.chunk);
-  const ChunkContent& content = place.contents[header.chunk % ring.depth];
-  if (kept.used && kept.chunk == header.chunk && !agrees(frame, content)) {
-    members_.tell_mismatch(frame, content, ring.there(header.chunk), out);
+  const Ring::Kept& kept = ring.place_of(header.use);
+  const UseContent& content = place.contents[header.use % ring.depth];
+  if (kept.used && kept.use == header.use && !agrees(frame, content)) {
+    members_.tell_mismatch(frame, content, ring.there(header.use), out);
     return;
   }
   const bool has_data = !frame.payload.empty();
-  const RingVerdict verdict = rule_(ring, {.worker = header.worker,
-                                           .chunk = header.chunk,
-                                           .next = header.next,
-                                           .speech = has_data ? Speech::data : Speech::nothing});
+  const RingRuling verdict = rule_(ring, {.worker = header.worker,
+                                          .use = header.use,
+                                          .next = header.next,
+                                          .speech = has_data ? Speech::data : Speech::nothing});
   switch (verdict) {
-    case RingVerdict::stale: ++counters_.stale; break;
-    case RingVerdict::blocked: ++counters_.blocked; break;
-    case RingVerdict::noted: ++counters_.passed; break;
-    case RingVerdict::again:
+    case RingRuling::stale: ++counters_.stale; break;
+    case RingRuling::blocked: ++counters_.blocked; break;
+    case RingRuling::noted: ++counters_.passed; break;
+    case RingRuling::again:
       ++(has_data ? counters_.again : counters_.passed);
       if (has_data) answer(header, place, out);
       return;
-    case RingVerdict::first: begin(frame, what, place, now); [[fallthrough]];
-    case RingVerdict::next:
+    case RingRuling::first: begin(frame, what, place, now); [[fallthrough]];
+    case RingRuling::next:
       // Only rules that count twice, which tests make, add to a sum that is complete.
-      if (!ring.is_open || header.chunk != ring.chunk) return;
+      if (!ring.is_open || header.use != ring.use) return;
       add(frame, place);
       break;
   }
   if (ring.is_due()) {
     complete(header.slot, place, out);
   } else {
-    members_.tell_left(header.worker, ring.there(header.chunk), out);
+    members_.tell_left(header.worker, ring.there(header.use), out);
   }
 }
 
 void JobRings::begin(const wire::Frame& frame, const Reduction& what, Place& place, Time now) {
   const wire::Header& header = frame.header;
-  place.contents[header.chunk % place.ring.depth] = {
+  place.contents[header.use % place.ring.depth] = {
       .digest = header.digest, .only = header.workers, .what = what, .since = now};
   place.present.assign(block_count(what), false);
   std::ranges::fill(integers_of(place), std::byte{0});
@@ -120,7 +120,7 @@ void JobRings::begin(const wire::Frame& frame, const Reduction& what, Place& pla
 // Integers are summed as they come, in any order.
 void JobRings::add(const wire::Frame& frame, Place& place) {
   const wire::Header& header = frame.header;
-  ChunkContent& content = place.contents[place.ring.chunk % place.ring.depth];
+  UseContent& content = place.contents[place.ring.use % place.ring.depth];
   ++content.counted;
   ++counters_.accepted;
   counters_.up_bytes += frame.payload.size();
@@ -136,9 +136,9 @@ void JobRings::add(const wire::Frame& frame, Place& place) {
 
 void JobRings::complete(std::uint32_t slot, Place& place, Outbox& out) {
   Ring& ring = place.ring;
-  ChunkContent& content = place.contents[ring.chunk % ring.depth];
+  UseContent& content = place.contents[ring.use % ring.depth];
   SLUICE_ASSERT(!content.is_complete && content.counted >= 1);
-  const std::span<std::byte> into = room(place, ring.chunk);
+  const std::span<std::byte> into = room(place, ring.use);
   const std::size_t size = body_size(content.what, BlockForm::dense, 0);
   std::size_t used = kBlockListHeader;
   std::uint32_t blocks = 0;
@@ -154,7 +154,7 @@ void JobRings::complete(std::uint32_t slot, Place& place, Outbox& out) {
   ring.close();
   ++counters_.completed;
   counters_.silent += members_.count() - std::min(members_.count(), content.counted);
-  members_.send_result(slot, ring.chunk, content, into.first(used), out);
+  members_.send_result(slot, ring.use, content, into.first(used), out);
 }
 
 // --- questions ---
@@ -170,27 +170,27 @@ void JobRings::ask(const wire::Header& header, Outbox& out) {
     members_.tell_wait(header, 0, out);
     return;
   }
-  rule_(place->ring, {.worker = header.worker, .chunk = header.chunk, .speech = Speech::question});
+  rule_(place->ring, {.worker = header.worker, .use = header.use, .speech = Speech::question});
   answer(header, *place, out);
 }
 
-// To one worker, about a chunk of which it has no result.
+// To one worker, about a use of which it has no result.
 void JobRings::answer(const wire::Header& header, Place& place, Outbox& out) {
   const Ring& ring = place.ring;
-  if (ring.has_acknowledged(header.worker, header.chunk)) return;
-  const ChunkContent& content = place.contents[header.chunk % ring.depth];
-  const Ring::Kept& kept = ring.place_of(header.chunk);
+  if (ring.has_acknowledged(header.worker, header.use)) return;
+  const UseContent& content = place.contents[header.use % ring.depth];
+  const Ring::Kept& kept = ring.place_of(header.use);
   // Who asks about something else than the others reduce shall send it, and be refused.
-  if (kept.used && kept.chunk == header.chunk && content.digest != header.digest) {
+  if (kept.used && kept.use == header.use && content.digest != header.digest) {
     members_.tell_wait(header, 0, out);
     return;
   }
-  if (ring.has_result(header.chunk)) {
-    members_.repeat_result(header.worker, header.slot, header.chunk, content,
-                           room(place, header.chunk).first(content.result_size), header.stamp, out);
+  if (ring.has_result(header.use)) {
+    members_.repeat_result(header.worker, header.slot, header.use, content,
+                           room(place, header.use).first(content.result_size), header.stamp, out);
     return;
   }
-  const std::uint64_t there = ring.there(header.chunk);
+  const std::uint64_t there = ring.there(header.use);
   if (!members_.tell_left(header.worker, there, out)) members_.tell_wait(header, there, out);
 }
 
@@ -200,21 +200,21 @@ void JobRings::restore(const wire::Frame& frame, const Reduction& what, Time now
   const wire::Header& header = frame.header;
   Place& place = make(header.slot);
   Ring& ring = place.ring;
-  const Ring::Kept& kept = ring.place_of(header.chunk);
-  ChunkContent& content = place.contents[header.chunk % ring.depth];
-  if (kept.used && kept.chunk == header.chunk && !agrees(frame, content)) {
-    members_.tell_mismatch(frame, content, ring.there(header.chunk), out);
+  const Ring::Kept& kept = ring.place_of(header.use);
+  UseContent& content = place.contents[header.use % ring.depth];
+  if (kept.used && kept.use == header.use && !agrees(frame, content)) {
+    members_.tell_mismatch(frame, content, ring.there(header.use), out);
     return;
   }
-  if (protocol::restore(ring, header.chunk)) {
+  if (protocol::restore(ring, header.use)) {
     content = restored_content(frame, what, now);
-    const auto into = room(place, header.chunk);
+    const auto into = room(place, header.use);
     std::ranges::copy(frame.payload, into.begin());
     for (std::uint32_t worker = 0; worker < members_.count(); ++worker) {
-      if ((ring.heard & bit_of(worker)) == 0 || ring.has_acknowledged(worker, header.chunk)) {
+      if ((ring.heard & bit_of(worker)) == 0 || ring.has_acknowledged(worker, header.use)) {
         continue;
       }
-      members_.repeat_result(worker, header.slot, header.chunk, content,
+      members_.repeat_result(worker, header.slot, header.use, content,
                              into.first(content.result_size), 0, out);
     }
   }
@@ -227,8 +227,8 @@ void JobRings::report(JobReport& report) const {
   for (std::uint32_t i = 0; i < rings_.size(); ++i) {
     if (rings_[i] == nullptr || !rings_[i]->ring.is_open) continue;
     const Ring& ring = rings_[i]->ring;
-    report.see({first_ + i, ring.chunk, members_.everyone() & ~ring.there(ring.chunk),
-                rings_[i]->contents[ring.chunk % ring.depth].since});
+    report.see({first_ + i, ring.use, members_.everyone() & ~ring.there(ring.use),
+                rings_[i]->contents[ring.use % ring.depth].since});
   }
 }
 

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "base/pages.h"
-#include "protocol/chunk_content.h"
 #include "protocol/counters.h"
 #include "protocol/job_members.h"
 #include "protocol/job_report.h"
 #include "protocol/outbox.h"
 #include "protocol/ring_rule.h"
 #include "protocol/time.h"
+#include "protocol/use_content.h"
 #include "wire/frame.h"
 
 namespace sluice::protocol {
@@ -44,21 +44,21 @@ class JobRings {
   void contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
   void ask(const wire::Header& header, Outbox& out);
   void restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
-  // The chunks that wait.
+  // The uses that wait.
   void report(JobReport& report) const;
 
  private:
   // Made when its first frame comes: few jobs sum blocks.
   struct Place {
     Ring ring;
-    std::array<ChunkContent, kRingDepth> contents;  // by chunk modulo depth
-    std::vector<bool> present;                      // blocks of the open chunk
-    std::span<std::byte> memory;                    // the results, then the open chunk's integers
+    std::array<UseContent, kRingDepth> contents;  // by use modulo depth
+    std::vector<bool> present;                    // blocks of the open use
+    std::span<std::byte> memory;                  // the results, then the open use's integers
   };
 
   [[nodiscard]] Place* find(std::uint32_t slot) const;
   Place& make(std::uint32_t slot);
-  [[nodiscard]] std::span<std::byte> room(Place& place, std::uint32_t chunk) const;
+  [[nodiscard]] std::span<std::byte> room(Place& place, std::uint32_t use) const;
   [[nodiscard]] std::span<std::byte> integers_of(Place& place) const;
   void begin(const wire::Frame& frame, const Reduction& what, Place& place, Time now);
   void add(const wire::Frame& frame, Place& place);

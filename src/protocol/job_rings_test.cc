@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "protocol/aggregator_test.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 
 namespace sluice::protocol {
 namespace {
@@ -10,22 +10,22 @@ namespace {
 constexpr std::uint16_t kRing = 8 + 3;  // behind eight slots
 constexpr Reduction kBlocks{.op = Op::block_sum, .bits = 16, .count = 32, .grain = 8};
 
-wire::Header about(std::uint32_t epoch, std::uint32_t worker, std::uint32_t chunk,
+wire::Header about(std::uint32_t epoch, std::uint32_t worker, std::uint32_t use,
                    std::uint32_t next) {
   return {.kind = Kind::contribution,
           .worker = static_cast<std::uint16_t>(worker),
           .job = kJob,
           .epoch = epoch,
           .slot = kRing,
-          .chunk = chunk,
-          .digest = 0xB10C + chunk,
+          .use = use,
+          .digest = 0xB10C + use,
           .workers = 0b111,
           .what = kBlocks,
           .next = next};
 }
 
-wire::Header ask_about(std::uint32_t epoch, std::uint32_t worker, std::uint32_t chunk) {
-  wire::Header header = about(epoch, worker, chunk, chunk + 1);
+wire::Header ask_about(std::uint32_t epoch, std::uint32_t worker, std::uint32_t use) {
+  wire::Header header = about(epoch, worker, use, use + 1);
   header.kind = Kind::ask;
   return header;
 }
@@ -70,7 +70,7 @@ TEST_F(AggregatorTest, BlocksOfSomeAreSummedAndSentToAll) {
     EXPECT_EQ(one.kind(), Kind::result);
     EXPECT_EQ(payload_of(one), merged({blocks(0, {0, 2}), blocks(2, {2, 3})}));
   }
-  // Nobody but worker 0 has something for chunk 2, and it is all that is waited for.
+  // Nobody but worker 0 has something for use 2, and it is all that is waited for.
   EXPECT_EQ(say(at(0), about(epoch, 0, 2, 3), blocks(0, {1})).size(), 3u);
   const Counters& counters = aggregator_.counters();
   EXPECT_EQ(counters.accepted, 3u);
@@ -83,14 +83,14 @@ TEST_F(AggregatorTest, TheSilentAreAnsweredFromTheRing) {
   const std::uint32_t epoch = form(3);
   say(at(1), about(epoch, 1, 1, 100));
   say(at(2), about(epoch, 2, 1, 100));
-  for (std::uint32_t chunk = 1; chunk <= kRingDepth; ++chunk) {
-    EXPECT_EQ(say(at(0), about(epoch, 0, chunk, chunk + 1), blocks(0, {chunk % 4})).size(), 3u);
+  for (std::uint32_t use = 1; use <= kRingDepth; ++use) {
+    EXPECT_EQ(say(at(0), about(epoch, 0, use, use + 1), blocks(0, {use % 4})).size(), 3u);
   }
-  for (std::uint32_t chunk = 1; chunk <= kRingDepth; ++chunk) {
-    const auto sent = say(at(1), ask_about(epoch, 1, chunk));
+  for (std::uint32_t use = 1; use <= kRingDepth; ++use) {
+    const auto sent = say(at(1), ask_about(epoch, 1, use));
     ASSERT_EQ(sent.size(), 1u);
     EXPECT_EQ(sent[0].frame().header.flags, wire::kRepeated);
-    EXPECT_EQ(payload_of(sent[0]), blocks(0, {chunk % 4}));
+    EXPECT_EQ(payload_of(sent[0]), blocks(0, {use % 4}));
   }
   EXPECT_TRUE(say(at(1), ask_about(epoch, 1, 2)).empty()) << "it said that it has that";
 }
@@ -99,8 +99,8 @@ TEST_F(AggregatorTest, AFullRingWaitsForWhoIsBehind) {
   const std::uint32_t epoch = form(3);
   say(at(1), about(epoch, 1, 1, 100));
   say(at(2), about(epoch, 2, 1, 100));
-  for (std::uint32_t chunk = 1; chunk <= kRingDepth; ++chunk) {
-    say(at(0), about(epoch, 0, chunk, chunk + 1), blocks(0, {1}));
+  for (std::uint32_t use = 1; use <= kRingDepth; ++use) {
+    say(at(0), about(epoch, 0, use, use + 1), blocks(0, {1}));
   }
   const std::uint32_t next = kRingDepth + 1;
   say(at(2), about(epoch, 2, 5, 100));
@@ -204,7 +204,7 @@ TEST_F(AggregatorTest, RestoredResultsOfARingGoToThoseWhoWait) {
   EXPECT_EQ(payload_of(sent[1]), blocks(0, {2}));
   EXPECT_EQ(sent[2].kind(), Kind::restored);
   EXPECT_EQ(say(at(0), restore, blocks(0, {2})).size(), 1u) << "it is there";
-  restore.chunk = 19;
+  restore.use = 19;
   restore.digest = 0xB10C + 19;
   EXPECT_EQ(say(at(0), restore, blocks(0, {3})).size(), 2u) << "worker 2 lacks it, worker 1 not";
 }

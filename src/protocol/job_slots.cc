@@ -48,26 +48,26 @@ void JobSlots::contribute(const wire::Frame& frame, const Reduction& what, Time 
   const wire::Header& header = frame.header;
   SLUICE_ASSERT(has(header.slot));
   Slot& slot = slots_[header.slot];
-  const std::uint32_t side = header.chunk % 2;
+  const std::uint32_t side = header.use % 2;
   const Version& version = slot.versions[side];
-  if (version.used && version.chunk == header.chunk && !agrees(frame, slot.contents[side])) {
+  if (version.used && version.use == header.use && !agrees(frame, slot.contents[side])) {
     members_.tell_mismatch(frame, slot.contents[side], version.seen, out);
     return;
   }
-  switch (rule_(slot.versions, header.chunk, header.worker)) {
-    case Verdict::stale: ++counters_.stale; return;
-    case Verdict::again:
+  switch (rule_(slot.versions, header.use, header.worker)) {
+    case SlotRuling::stale: ++counters_.stale; return;
+    case SlotRuling::again:
       ++counters_.again;
       answer(header, out);
       return;
-    case Verdict::first:
+    case SlotRuling::first:
       slot.contents[side] = {.digest = header.digest,
                              .only = header.workers,
                              .table = header.table,
                              .what = what,
                              .since = now};
       break;
-    case Verdict::next: break;
+    case SlotRuling::next: break;
   }
   // A sum that is complete takes nothing in; only rules that count twice, which tests make, try.
   if (slot.contents[side].is_complete) return;
@@ -81,7 +81,7 @@ void JobSlots::contribute(const wire::Frame& frame, const Reduction& what, Time 
 
 void JobSlots::take_in(const wire::Frame& frame, std::uint32_t side) {
   const wire::Header& header = frame.header;
-  ChunkContent& content = slots_[header.slot].contents[side];
+  UseContent& content = slots_[header.slot].contents[side];
   SLUICE_ASSERT(content.counted < members_.count());
   const std::size_t index = std::size_t{2} * header.slot + side;
   ranks_[index][content.counted] = static_cast<std::uint8_t>(header.worker);
@@ -97,7 +97,7 @@ void JobSlots::take_in(const wire::Frame& frame, std::uint32_t side) {
 
 void JobSlots::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
   const std::uint32_t workers = members_.count();
-  ChunkContent& content = slots_[slot].contents[side];
+  UseContent& content = slots_[slot].contents[side];
   SLUICE_ASSERT(content.counted == workers && !content.is_complete);
   const std::size_t index = std::size_t{2} * slot + side;
   contributions_.clear();
@@ -117,7 +117,7 @@ void JobSlots::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
   content.is_complete = true;
   ++counters_.completed;
   counters_.non_finite += (content.flags & wire::kNonFinite) != 0 ? 1 : 0;
-  members_.send_result(slot, slots_[slot].versions[side].chunk, content,
+  members_.send_result(slot, slots_[slot].versions[side].use, content,
                        room(slot, side, workers).first(content.result_size), out);
 }
 
@@ -126,9 +126,9 @@ void JobSlots::complete(std::uint32_t slot, std::uint32_t side, Outbox& out) {
 void JobSlots::ask(const wire::Header& header, Outbox& out) {
   SLUICE_ASSERT(has(header.slot));
   const Slot& slot = slots_[header.slot];
-  const std::uint32_t side = header.chunk % 2;
+  const std::uint32_t side = header.use % 2;
   const Version& version = slot.versions[side];
-  if (version.used && is_later(version.chunk, header.chunk)) {
+  if (version.used && is_later(version.use, header.use)) {
     ++counters_.stale;
     return;
   }
@@ -139,7 +139,7 @@ void JobSlots::ask(const wire::Header& header, Outbox& out) {
   }
   // Who asks about something else than the others reduce shall send it, and be refused.
   const bool is_here =
-      version.used && version.chunk == header.chunk && slot.contents[side].digest == header.digest;
+      version.used && version.use == header.use && slot.contents[side].digest == header.digest;
   if (is_here) {
     answer(header, out);
   } else {
@@ -147,10 +147,10 @@ void JobSlots::ask(const wire::Header& header, Outbox& out) {
   }
 }
 
-// To one worker, about a chunk that has begun.
+// To one worker, about a use that has begun.
 void JobSlots::answer(const wire::Header& header, Outbox& out) {
   const Slot& slot = slots_[header.slot];
-  const std::uint32_t side = header.chunk % 2;
+  const std::uint32_t side = header.use % 2;
   const std::uint64_t seen = slot.versions[side].seen;
   if (slot.contents[side].is_complete) {
     send_again(header.worker, header.slot, side, header.stamp, out);
@@ -162,9 +162,9 @@ void JobSlots::answer(const wire::Header& header, Outbox& out) {
 // As the answer to a question, where it has a stamp.
 void JobSlots::send_again(std::uint32_t worker, std::uint32_t slot, std::uint32_t side,
                           std::uint32_t stamp, Outbox& out) {
-  const ChunkContent& content = slots_[slot].contents[side];
+  const UseContent& content = slots_[slot].contents[side];
   SLUICE_ASSERT(content.is_complete && slots_[slot].versions[side].used);
-  members_.repeat_result(worker, slot, slots_[slot].versions[side].chunk, content,
+  members_.repeat_result(worker, slot, slots_[slot].versions[side].use, content,
                          room(slot, side, members_.count()).first(content.result_size), stamp, out);
 }
 
@@ -173,17 +173,17 @@ void JobSlots::send_again(std::uint32_t worker, std::uint32_t slot, std::uint32_
 void JobSlots::restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out) {
   const wire::Header& header = frame.header;
   SLUICE_ASSERT(has(header.slot));
-  const std::uint32_t side = header.chunk % 2;
+  const std::uint32_t side = header.use % 2;
   Version& version = slots_[header.slot].versions[side];
-  ChunkContent& content = slots_[header.slot].contents[side];
-  const bool is_here = version.used && version.chunk == header.chunk;
+  UseContent& content = slots_[header.slot].contents[side];
+  const bool is_here = version.used && version.use == header.use;
   if (is_here && !agrees(frame, content)) {
     members_.tell_mismatch(frame, content, version.seen, out);
     return;
   }
-  if ((is_here && !content.is_complete) || !version.used || is_later(header.chunk, version.chunk)) {
+  if ((is_here && !content.is_complete) || !version.used || is_later(header.use, version.use)) {
     const std::uint64_t waiting = is_here ? version.seen : 0;
-    version = {.used = true, .chunk = header.chunk, .seen = members_.everyone()};
+    version = {.used = true, .use = header.use, .seen = members_.everyone()};
     content = restored_content(frame, what, now);
     const auto into = room(header.slot, side, members_.count());
     std::copy(frame.payload.begin(), frame.payload.end(), into.begin());
@@ -201,9 +201,9 @@ void JobSlots::report(JobReport& report) const {
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
     for (std::uint32_t side = 0; side < 2; ++side) {
       const Version& version = slots_[slot].versions[side];
-      const ChunkContent& content = slots_[slot].contents[side];
+      const UseContent& content = slots_[slot].contents[side];
       if (!version.used || content.is_complete) continue;
-      report.see({slot, version.chunk, members_.everyone() & ~version.seen, content.since});
+      report.see({slot, version.use, members_.everyone() & ~version.seen, content.since});
     }
   }
 }

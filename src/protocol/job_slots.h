@@ -13,13 +13,13 @@
 
 #include "base/aligned_buffer.h"
 #include "base/pages.h"
-#include "protocol/chunk_content.h"
 #include "protocol/counters.h"
 #include "protocol/job_members.h"
 #include "protocol/job_report.h"
 #include "protocol/outbox.h"
 #include "protocol/slot_rule.h"
 #include "protocol/time.h"
+#include "protocol/use_content.h"
 #include "round/combine.h"
 #include "wire/frame.h"
 
@@ -42,13 +42,13 @@ class JobSlots {
   void contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
   void ask(const wire::Header& header, Outbox& out);
   void restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
-  // The chunks that wait.
+  // The uses that wait.
   void report(JobReport& report) const;
 
  private:
   struct Slot {
     Version versions[2];
-    ChunkContent contents[2];
+    UseContent contents[2];
   };
 
   void take_in(const wire::Frame& frame, std::uint32_t side);

@@ -9,15 +9,14 @@ namespace {
 TEST_F(AggregatorTest, InAnyOrderTheResultHasTheSameBytesAndGoesToAll) {
   const std::uint32_t epoch = form(3);
   std::array<std::uint32_t, 3> order{0, 1, 2};
-  std::uint32_t chunk = 0;
+  std::uint32_t use = 0;
   do {
-    ++chunk;
+    ++use;
     EXPECT_TRUE(
-        say(at(order[0]), contribution(epoch, order[0], chunk), lanes(order[0], chunk)).empty());
+        say(at(order[0]), contribution(epoch, order[0], use), lanes(order[0], use)).empty());
     EXPECT_TRUE(
-        say(at(order[1]), contribution(epoch, order[1], chunk), lanes(order[1], chunk)).empty());
-    const auto sent =
-        say(at(order[2]), contribution(epoch, order[2], chunk), lanes(order[2], chunk));
+        say(at(order[1]), contribution(epoch, order[1], use), lanes(order[1], use)).empty());
+    const auto sent = say(at(order[2]), contribution(epoch, order[2], use), lanes(order[2], use));
     ASSERT_EQ(sent.size(), 3u);
     for (std::uint32_t worker = 0; worker < 3; ++worker) {
       EXPECT_EQ(sent[worker].to, at(worker));
@@ -26,12 +25,12 @@ TEST_F(AggregatorTest, InAnyOrderTheResultHasTheSameBytesAndGoesToAll) {
     const wire::Header header = sent[0].frame().header;
     EXPECT_EQ(header.kind, Kind::result);
     EXPECT_EQ(header.epoch, epoch);
-    EXPECT_TRUE(header.slot == 3 && header.chunk == chunk);
-    EXPECT_EQ(header.digest, 0xD1600 + chunk);
+    EXPECT_TRUE(header.slot == 3 && header.use == use);
+    EXPECT_EQ(header.digest, 0xD1600 + use);
     EXPECT_EQ(header.workers, 0b111u);
     EXPECT_EQ(header.flags, 0);
     EXPECT_TRUE(header.what == contribution(epoch, 0, 1).what);
-    EXPECT_EQ(payload_of(sent[0]), summed(3, chunk));
+    EXPECT_EQ(payload_of(sent[0]), summed(3, use));
   } while (std::ranges::next_permutation(order).found);
   const Counters& counters = aggregator_.counters();
   EXPECT_EQ(counters.completed, 6u);
@@ -79,7 +78,7 @@ TEST_F(AggregatorTest, ARepetitionIsToldWhoIsHereThenGetsTheResult) {
   EXPECT_EQ(sent[0].to, at(2));
   const wire::Header header = sent[0].frame().header;
   EXPECT_EQ(header.kind, Kind::wait);
-  EXPECT_TRUE(header.worker == 2 && header.slot == 3 && header.chunk == 1);
+  EXPECT_TRUE(header.worker == 2 && header.slot == 3 && header.use == 1);
   EXPECT_EQ(header.digest, 0xD1601u);
   EXPECT_EQ(header.workers, 0b101u);
   const auto all = say(at(1), contribution(epoch, 1, 1), lanes(1, 1));
@@ -93,8 +92,8 @@ TEST_F(AggregatorTest, ARepetitionIsToldWhoIsHereThenGetsTheResult) {
   EXPECT_EQ(aggregator_.counters().accepted, 3u);
 }
 
-wire::Header ask_of(std::uint32_t epoch, std::uint32_t worker, std::uint32_t chunk) {
-  wire::Header header = contribution(epoch, worker, chunk);
+wire::Header ask_of(std::uint32_t epoch, std::uint32_t worker, std::uint32_t use) {
+  wire::Header header = contribution(epoch, worker, use);
   header.kind = Kind::ask;
   return header;
 }
@@ -106,7 +105,7 @@ TEST_F(AggregatorTest, WhoAsksIsToldWhoIsHereThenGetsTheResult) {
   EXPECT_EQ(sent[0].to, at(1));
   wire::Header header = sent[0].frame().header;
   EXPECT_EQ(header.kind, Kind::wait);
-  EXPECT_TRUE(header.worker == 1 && header.slot == 3 && header.chunk == 1);
+  EXPECT_TRUE(header.worker == 1 && header.slot == 3 && header.use == 1);
   EXPECT_EQ(header.digest, 0xD1601u);
   EXPECT_EQ(header.workers, 0u) << "nobody has sent anything";
   say(at(0), contribution(epoch, 0, 1), lanes(0, 1));
@@ -126,14 +125,14 @@ TEST_F(AggregatorTest, WhoAsksIsToldWhoIsHereThenGetsTheResult) {
 
 TEST_F(AggregatorTest, QuestionsChangeNothing) {
   const std::uint32_t epoch = form(2);
-  for (const std::uint32_t chunk : {1u, 2u}) {
-    say(at(0), contribution(epoch, 0, chunk, 0b11), lanes(0, chunk));
-    say(at(1), contribution(epoch, 1, chunk, 0b11), lanes(1, chunk));
+  for (const std::uint32_t use : {1u, 2u}) {
+    say(at(0), contribution(epoch, 0, use, 0b11), lanes(0, use));
+    say(at(1), contribution(epoch, 1, use, 0b11), lanes(1, use));
   }
   const auto later = say(at(0), ask_of(epoch, 0, 3));
-  EXPECT_EQ(later.at(0).frame().header.workers, 0u) << "the version holds an earlier chunk";
+  EXPECT_EQ(later.at(0).frame().header.workers, 0u) << "the version holds an earlier use";
   say(at(0), contribution(epoch, 0, 3, 0b11), lanes(0, 3));
-  EXPECT_TRUE(say(at(1), ask_of(epoch, 1, 1)).empty()) << "that chunk is over";
+  EXPECT_TRUE(say(at(1), ask_of(epoch, 1, 1)).empty()) << "that use is over";
   EXPECT_EQ(aggregator_.counters().stale, 1u);
   wire::Header other = ask_of(epoch, 1, 3);
   other.digest ^= 1;
@@ -161,9 +160,9 @@ TEST_F(AggregatorTest, WhoAsksInARefusedJobIsToldWhy) {
 
 TEST_F(AggregatorTest, AStaleOneGetsNoAnswerAndChangesNothing) {
   const std::uint32_t epoch = form(2);
-  for (const std::uint32_t chunk : {1u, 2u}) {
-    say(at(0), contribution(epoch, 0, chunk, 0b11), lanes(0, chunk));
-    say(at(1), contribution(epoch, 1, chunk, 0b11), lanes(1, chunk));
+  for (const std::uint32_t use : {1u, 2u}) {
+    say(at(0), contribution(epoch, 0, use, 0b11), lanes(0, use));
+    say(at(1), contribution(epoch, 1, use, 0b11), lanes(1, use));
   }
   say(at(0), contribution(epoch, 0, 3, 0b11), lanes(0, 3));
   EXPECT_TRUE(say(at(1), contribution(epoch, 1, 1, 0b11), lanes(1, 1)).empty());
@@ -235,7 +234,7 @@ TEST_F(AggregatorTest, DigestsThatDifferEndTheJobNamingBothSides) {
   other.digest = 0xBAD;
   other.what = {.op = Op::max, .bits = 8, .count = 7};
   const std::string text =
-      "worker 1 reduces something else than workers 0, 2: slot 3, chunk 1: max of 7 lanes with "
+      "worker 1 reduces something else than workers 0, 2: slot 3, use 1: max of 7 lanes with "
       "digest 0000000000000bad, of workers 0, 1, 2; wrap_sum of 8 lanes with digest "
       "00000000000d1601, of workers 0, 1, 2";
   const auto sent = say(at(1), other, Bytes(7));
@@ -258,8 +257,8 @@ TEST_F(AggregatorTest, OtherSetsAndTablesOfOneChunkAreMismatchesToo) {
 
 // --- after a loss of memory ---
 
-wire::Header restore_of(std::uint32_t epoch, std::uint32_t worker, std::uint32_t chunk) {
-  wire::Header header = contribution(epoch, worker, chunk, 0b11);
+wire::Header restore_of(std::uint32_t epoch, std::uint32_t worker, std::uint32_t use) {
+  wire::Header header = contribution(epoch, worker, use, 0b11);
   header.kind = Kind::restore;
   return header;
 }
@@ -273,7 +272,7 @@ TEST_F(AggregatorTest, ARestoredResultCompletesTheChunkThatOthersWaitFor) {
   EXPECT_EQ(sent[0].to, at(1));
   EXPECT_EQ(payload_of(sent[0]), summed(2, 5));
   EXPECT_EQ(sent[1].kind(), Kind::restored);
-  EXPECT_TRUE(sent[1].frame().header.slot == 3 && sent[1].frame().header.chunk == 5);
+  EXPECT_TRUE(sent[1].frame().header.slot == 3 && sent[1].frame().header.use == 5);
   sent = say(at(1), contribution(epoch, 1, 5, 0b11), lanes(1, 5));
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(payload_of(sent[0]), summed(2, 5));

@@ -24,8 +24,8 @@ void KeptResults::make_memory() {
   if (memory_.size() < size) memory_ = AlignedBuffer(size);
 }
 
-std::size_t KeptResults::index_of(std::uint32_t place, std::uint32_t chunk) const {
-  const std::size_t index = std::size_t{place} * depth_ + chunk % depth_;
+std::size_t KeptResults::index_of(std::uint32_t place, std::uint32_t use) const {
+  const std::size_t index = std::size_t{place} * depth_ + use % depth_;
   SLUICE_ASSERT(index < kept_.size());
   return index;
 }
@@ -35,7 +35,7 @@ std::span<std::byte> KeptResults::room(std::size_t index) {
 }
 
 void KeptResults::keep(std::uint32_t place, const wire::Frame& frame) {
-  const std::size_t index = index_of(place, frame.header.chunk);
+  const std::size_t index = index_of(place, frame.header.use);
   Kept& kept = kept_[index];
   kept.has = frame.payload.size() <= payload_max_;
   if (!kept.has) return;
@@ -56,9 +56,9 @@ void KeptResults::restore() {
   }
 }
 
-void KeptResults::restored(std::uint32_t place, std::uint32_t chunk) {
-  Kept& kept = kept_[index_of(place, chunk)];
-  if (kept.header.chunk == chunk) stop_restoring(kept);
+void KeptResults::restored(std::uint32_t place, std::uint32_t use) {
+  Kept& kept = kept_[index_of(place, use)];
+  if (kept.header.use == use) stop_restoring(kept);
 }
 
 void KeptResults::stop_restoring(Kept& kept) {

@@ -1,7 +1,7 @@
 // The last results that a worker got, for an aggregator that loses its memory: other workers may
 // not have them yet, and nobody else can make them again.
 //
-// Places are counted from 0. Each keeps the results of its last chunks, `depth` of them.
+// Places are counted from 0. Each keeps the results of its last uses, `depth` of them.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class KeptResults {
   // Before the first result is kept. May throw bad_alloc.
   void make_memory();
 
-  // In the place of the result that is `depth` chunks older. A payload that is larger than any can
+  // In the place of the result that is `depth` uses older. A payload that is larger than any can
   // be is not kept.
   void keep(std::uint32_t place, const wire::Frame& frame);
 
@@ -34,8 +34,8 @@ class KeptResults {
   void restore();
   // How many of them it is not known to have.
   [[nodiscard]] std::size_t to_restore() const { return to_restore_; }
-  // It has the result of this chunk.
-  void restored(std::uint32_t place, std::uint32_t chunk);
+  // It has the result of this use.
+  void restored(std::uint32_t place, std::uint32_t use);
   // Those that were not sent for a time-out.
   void send(Time now, const Trips& trips, OutgoingFrames& out);
   // When send() has something.
@@ -50,13 +50,13 @@ class KeptResults {
     Time sent{};
   };
 
-  [[nodiscard]] std::size_t index_of(std::uint32_t place, std::uint32_t chunk) const;
+  [[nodiscard]] std::size_t index_of(std::uint32_t place, std::uint32_t use) const;
   [[nodiscard]] std::span<std::byte> room(std::size_t index);
   void stop_restoring(Kept& kept);
 
   std::uint32_t depth_;
   std::size_t payload_max_ = 0;
-  std::vector<Kept> kept_;  // of each place, by chunk modulo depth
+  std::vector<Kept> kept_;  // of each place, by use modulo depth
   AlignedBuffer memory_;
   std::size_t to_restore_ = 0;
 };

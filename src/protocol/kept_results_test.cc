@@ -20,12 +20,12 @@ class KeptResultsTest : public ::testing::Test {
     kept_.make_memory();
     trips_.make_places(places);
   }
-  void keep(std::uint32_t place, std::uint32_t chunk, std::byte value, std::size_t size = 4) {
+  void keep(std::uint32_t place, std::uint32_t use, std::byte value, std::size_t size = 4) {
     const std::vector<std::byte> payload(size, value);
     kept_.keep(place, {.header = {.kind = wire::Kind::result,
                                   .flags = wire::kRepeated,
                                   .slot = static_cast<std::uint16_t>(place),
-                                  .chunk = chunk,
+                                  .use = use,
                                   .digest = 99,
                                   .workers = 1,
                                   .what = {.op = Op::wrap_sum, .bits = 8, .count = 4}},
@@ -71,7 +71,7 @@ TEST_F(KeptResultsTest, ASlotHandsBackItsLastResultAsItCame) {
   std::vector<std::byte> bytes;
   const wire::Frame frame = frame_of(sent[0], bytes);
   EXPECT_EQ(frame.header.kind, wire::Kind::restore);
-  EXPECT_TRUE(frame.header.slot == 1 && frame.header.chunk == 6 && frame.header.digest == 99);
+  EXPECT_TRUE(frame.header.slot == 1 && frame.header.use == 6 && frame.header.digest == 99);
   EXPECT_EQ(frame.header.flags, 0) << "it may have come as the answer to a question";
   EXPECT_TRUE(std::ranges::equal(frame.payload, std::vector(4, std::byte{8})));
   EXPECT_EQ(counters_.sent, 1u);
@@ -79,7 +79,7 @@ TEST_F(KeptResultsTest, ASlotHandsBackItsLastResultAsItCame) {
 
 TEST_F(KeptResultsTest, ARingHandsBackItsLastFew) {
   make(8, 1);
-  for (std::uint32_t chunk = 1; chunk <= 11; ++chunk) keep(0, chunk, std::byte{1});
+  for (std::uint32_t use = 1; use <= 11; ++use) keep(0, use, std::byte{1});
   kept_.restore();
   EXPECT_EQ(kept_.to_restore(), 8u);
   EXPECT_EQ(send(Time{0}, 3).size(), 3u);
@@ -94,7 +94,7 @@ TEST_F(KeptResultsTest, WhatIsNotAcknowledgedGoesAgainAfterATimeOut) {
   EXPECT_EQ(send(milliseconds(1)).size(), 2u);
   EXPECT_TRUE(send(milliseconds(2)).empty());
   kept_.restored(0, 4);
-  EXPECT_EQ(kept_.to_restore(), 2u) << "of another chunk";
+  EXPECT_EQ(kept_.to_restore(), 2u) << "of another use";
   kept_.restored(0, 5);
   kept_.restored(0, 5);
   EXPECT_EQ(kept_.to_restore(), 1u);

@@ -76,21 +76,21 @@ void Link::send_asks(Time now, OutgoingFrames& out) {
   while (!out.is_full() && trips_.first_to_ask() != Trips::kNone) {
     send_ask(trips_.first_to_ask(), now, out);
   }
-  for (unsigned level = 0; level < Timers::kLevels; ++level) {
-    while (!out.is_full() && trips_.due(level) <= now) {
-      send_due(trips_.first_waiting(level), level, now, out);
+  for (unsigned tries = 0; tries < Timers::kTriesMax; ++tries) {
+    while (!out.is_full() && trips_.due(tries) <= now) {
+      send_due(trips_.first_waiting(tries), tries, now, out);
     }
   }
 }
 
 // About a place whose time is over.
-void Link::send_due(std::uint32_t place, unsigned level, Time now, OutgoingFrames& out) {
+void Link::send_due(std::uint32_t place, unsigned tries, Time now, OutgoingFrames& out) {
   const Trips::Trip& trip = trips_.at(place);
   // Of those that the aggregator has the oldest speaks for all: if the result of one behind it is
   // lost, the next ones overtake it. Where much is lost they do not, and as many speak as may be on
   // their way.
   if (trip.is_held && !trip.is_overtaken && !places_of(place).is_among_oldest(place, trips_)) {
-    trips_.wait_again(place, level, now);
+    trips_.wait_again(place, tries, now);
     return;
   }
   const bool is_asked_about = trip.is_held || is_ring(place) || !slots_.is_small(place);
@@ -241,7 +241,7 @@ void Link::find_last_overtaken(std::uint64_t answered) {
 
 void Link::take_wait(const wire::Header& header, Time now) {
   trips_.learn_from_stamp(header.stamp, now);
-  if (header.slot == 0 && header.chunk == 0 && header.digest == 0) return;  // it watched
+  if (header.slot == 0 && header.use == 0 && header.digest == 0) return;  // it watched
   if (!waits_for(header) || trips_.is_to_send_again(header.slot)) {
     ++counters_.ignored;
     return;

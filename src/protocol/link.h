@@ -112,7 +112,7 @@ class Link {
   [[nodiscard]] std::size_t to_restore() const;
   [[nodiscard]] bool is_idle() const { return busy() == 0 && to_restore() == 0; }
   void send_asks(Time now, OutgoingFrames& out);
-  void send_due(std::uint32_t place, unsigned level, Time now, OutgoingFrames& out);
+  void send_due(std::uint32_t place, unsigned tries, Time now, OutgoingFrames& out);
   void send_again(Time now, OutgoingFrames& out);
   void send_new(Time now, OutgoingFrames& out);
   void send_watch(Time now, OutgoingFrames& out);

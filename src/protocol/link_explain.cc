@@ -22,15 +22,15 @@ std::string Link::explain() const {
   const std::uint32_t place = trips_.longest();
   SLUICE_ASSERT(place != Trips::kNone);
   const Trips::Trip& trip = trips_.at(place);
-  const std::uint32_t chunk = places_of(place).chunk_of(place);
+  const std::uint32_t use = places_of(place).use_of(place);
   if (trip.seen == 0) {
     return fmt::format(
-        "the aggregator does not answer (slot {}, chunk {}, sent {} times, asked "
+        "the aggregator does not answer (slot {}, use {}, sent {} times, asked "
         "about {} times)",
-        place, chunk, trip.sends, trip.in_vain);
+        place, use, trip.sends, trip.in_vain);
   }
-  return fmt::format("waiting for workers {} (slot {}, chunk {})",
-                     ranks_of(everyone_of(options_.workers) & ~trip.seen), place, chunk);
+  return fmt::format("waiting for workers {} (slot {}, use {})",
+                     ranks_of(everyone_of(options_.workers) & ~trip.seen), place, use);
 }
 
 }  // namespace sluice::protocol

@@ -44,7 +44,7 @@ Bytes datagram_from(FuzzedDataProvider& data, std::uint64_t token) {
       .job = data.ConsumeIntegralInRange<std::uint64_t>(0, 15) == 0 ? kJob + 1 : kJob,
       .epoch = data.PickValueInArray<std::uint32_t>({1, 1, 1, 3, 0}),
       .slot = data.ConsumeIntegralInRange<std::uint16_t>(0, kSlots + 2),  // two of them rings
-      .chunk = data.ConsumeIntegralInRange<std::uint32_t>(0, 4),
+      .use = data.ConsumeIntegralInRange<std::uint32_t>(0, 4),
       .digest = data.ConsumeIntegralInRange<std::uint64_t>(0, 20),
       .workers = data.ConsumeIntegralInRange<std::uint64_t>(0, 7),
       .what = {.op = static_cast<Op>(data.ConsumeIntegralInRange<std::uint8_t>(0, 7)),

@@ -41,7 +41,7 @@ TEST_F(LinkLeavingTest, WhoWaitsForNothingWatches) {
     ASSERT_EQ(seen.size(), 1u);
     EXPECT_EQ(seen[0].header.kind, Kind::ask);
     EXPECT_EQ(seen[0].header.epoch, kEpoch);
-    EXPECT_TRUE(seen[0].header.slot == 0 && seen[0].header.chunk == 0);
+    EXPECT_TRUE(seen[0].header.slot == 0 && seen[0].header.use == 0);
     EXPECT_EQ(seen[0].header.digest, 0u);
   }
   EXPECT_EQ(link_.counters().asks, 0u) << "about nothing";
@@ -165,7 +165,7 @@ TEST_F(LinkLeavingTest, WhoIsToldGoneWhileItLeavesJoinsAgainRestoresAndLeaves) {
   EXPECT_EQ(restores[0].header.kind, Kind::restore);
   EXPECT_EQ(restores[0].payload, kDown);
   left(milliseconds(31), 0b110, kEpoch + 2);
-  hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .chunk = 1}, milliseconds(31));
+  hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .use = 1}, milliseconds(31));
   const auto leaves = send(link_.wake());
   ASSERT_EQ(leaves.size(), 1u);
   EXPECT_EQ(leaves[0].header.kind, Kind::leave);

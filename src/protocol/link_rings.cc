@@ -41,15 +41,15 @@ bool LinkRings::must_speak(std::uint32_t index) const {
   SLUICE_DASSERT(place.is_busy);
   if (!place.item.up.empty()) return true;
   const Voice& voice = voices_[index - first()];
-  const bool is_known = voice.is_announced && is_later(voice.announced, place.chunk());
-  return !is_known || place.chunk() - voice.spoken >= kSilentMost;
+  const bool is_known = voice.is_announced && is_later(voice.announced, place.use());
+  return !is_known || place.use() - voice.spoken >= kSilentMost;
 }
 
-// The chunk of the ring after the one that has its turn for which this worker has something, or the
+// The use of the ring after the one that has its turn for which this worker has something, or the
 // first one that is not known yet.
 std::uint32_t LinkRings::next_of(std::uint32_t index) const {
   const Place& place = at(index);
-  std::uint32_t next = place.chunk() + 1;
+  std::uint32_t next = place.use() + 1;
   std::uint64_t number = place.number + each();
   for (const Queued* queued = find_queued(place.channel, number);
        queued != nullptr && queued->item.up.empty(); queued = find_queued(place.channel, number)) {
@@ -65,19 +65,19 @@ void LinkRings::send_contribution(std::uint32_t index, OutgoingFrames& out) {
   header.next = next_of(index);
   voice.is_announced = true;
   voice.announced = header.next;
-  voice.spoken = header.chunk;
+  voice.spoken = header.use;
   out.add(header, at(index).item.up);
 }
 
-void LinkRings::asked(std::uint32_t index) { voices_[index - first()].spoken = chunk_of(index); }
+void LinkRings::asked(std::uint32_t index) { voices_[index - first()].spoken = use_of(index); }
 
 // --- results that come before their turn ---
 
 // Of a later item than the one that had the ring last.
-std::uint64_t LinkRings::number_of(std::uint32_t index, std::uint32_t chunk) const {
+std::uint64_t LinkRings::number_of(std::uint32_t index, std::uint32_t use) const {
   const Place& place = at(index);
-  SLUICE_DASSERT(is_later(chunk, place.chunk()));
-  const std::uint64_t turn = place.uses + (chunk - place.chunk()) - 1;
+  SLUICE_DASSERT(is_later(use, place.use()));
+  const std::uint64_t turn = place.uses + (use - place.use()) - 1;
   return (index - first()) % each() + turn * each();
 }
 
@@ -85,9 +85,9 @@ std::uint64_t LinkRings::number_of(std::uint32_t index, std::uint32_t chunk) con
 // it was lost.
 std::optional<Arrived> LinkRings::take_early(const wire::Frame& frame, Trips& trips) {
   const wire::Header& header = frame.header;
-  if (!has(header.slot) || !is_later(header.chunk, chunk_of(header.slot))) return std::nullopt;
+  if (!has(header.slot) || !is_later(header.use, use_of(header.slot))) return std::nullopt;
   const std::uint32_t channel = channel_of(header.slot);
-  const std::uint64_t number = number_of(header.slot, header.chunk);
+  const std::uint64_t number = number_of(header.slot, header.use);
   Queued* const queued = find_queued(channel, number);
   if (queued == nullptr || queued->is_answered || !queued->item.up.empty() ||
       queued->item.digest != header.digest) {

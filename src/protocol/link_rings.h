@@ -47,14 +47,14 @@ class LinkRings final : public ItemPlaces {
   struct Voice {
     bool is_announced = false;    // since the aggregator began to remember
     std::uint32_t announced = 0;  // up to which it knows what this worker has
-    std::uint32_t spoken = 0;     // the last chunk that it heard about
+    std::uint32_t spoken = 0;     // the last use that it heard about
   };
 
   [[nodiscard]] std::uint32_t next_of(std::uint32_t place) const;
   [[nodiscard]] std::uint32_t channel_of(std::uint32_t place) const {
     return (place - first()) / each();
   }
-  [[nodiscard]] std::uint64_t number_of(std::uint32_t place, std::uint32_t chunk) const;
+  [[nodiscard]] std::uint64_t number_of(std::uint32_t place, std::uint32_t use) const;
 
   std::vector<Voice> voices_;  // by ring
 };

@@ -24,12 +24,12 @@ class LinkRingTest : public LinkTest {
   void put_pieces(const std::string& pieces, std::uint32_t first = 0) {
     for (const char piece : pieces) link_.put(sparse(first++, piece == 'd'));
   }
-  bool gets(std::uint32_t chunk, Time now, std::uint8_t flags = 0) {
-    wire::Header header = result(kRing, chunk, 999 + chunk);
+  bool gets(std::uint32_t use, Time now, std::uint8_t flags = 0) {
+    wire::Header header = result(kRing, use, 999 + use);
     header.flags = flags;
     header.what = kBlocks;
     const auto arrived = hear(header, now, kDown);
-    EXPECT_TRUE(!arrived || arrived->piece == chunk - 1);
+    EXPECT_TRUE(!arrived || arrived->piece == use - 1);
     return arrived.has_value();
   }
   // The only frame that is due.
@@ -45,7 +45,7 @@ TEST_F(LinkRingTest, LooksAheadToTheNextItemThatItHasSomethingFor) {
   put_pieces("d--d-");
   const Seen first = one(Time{0});
   EXPECT_EQ(first.header.slot, kRing);
-  EXPECT_EQ(first.header.chunk, 1u);
+  EXPECT_EQ(first.header.use, 1u);
   EXPECT_EQ(first.header.next, 4u);
   EXPECT_EQ(first.payload, kUp);
   ASSERT_TRUE(gets(1, milliseconds(1)));
@@ -53,7 +53,7 @@ TEST_F(LinkRingTest, LooksAheadToTheNextItemThatItHasSomethingFor) {
   ASSERT_TRUE(gets(2, milliseconds(1)));
   ASSERT_TRUE(gets(3, milliseconds(1)));
   const Seen second = one(milliseconds(1));
-  EXPECT_EQ(second.header.chunk, 4u);
+  EXPECT_EQ(second.header.use, 4u);
   EXPECT_EQ(second.header.next, 6u) << "beyond the last there is no more to say";
 }
 
@@ -72,13 +72,13 @@ TEST_F(LinkRingTest, TheSilentAcknowledgeEveryFewResults) {
   open(kSlots, 16);
   put_pieces(std::string(20, '-'));
   std::vector<std::uint32_t> spoken;
-  for (std::uint32_t chunk = 1; chunk <= 20; ++chunk) {
-    for (const Seen& seen : send(milliseconds(chunk))) {
+  for (std::uint32_t use = 1; use <= 20; ++use) {
+    for (const Seen& seen : send(milliseconds(use))) {
       EXPECT_EQ(seen.header.kind, Kind::contribution);
       EXPECT_TRUE(seen.payload.empty());
-      spoken.push_back(seen.header.chunk);
+      spoken.push_back(seen.header.use);
     }
-    ASSERT_TRUE(gets(chunk, milliseconds(chunk)));
+    ASSERT_TRUE(gets(use, milliseconds(use)));
   }
   EXPECT_EQ(spoken, (std::vector<std::uint32_t>{1, 5, 9, 13, 17}));
   EXPECT_EQ(link_.counters().results, 20u);
@@ -94,13 +94,13 @@ TEST_F(LinkRingTest, AResultBeforeItsTurnIsTakenAndTheLostOneAskedFor) {
   EXPECT_FALSE(gets(3, milliseconds(1))) << "once";
   const Seen asked = one(milliseconds(1));
   EXPECT_EQ(asked.header.kind, Kind::ask);
-  EXPECT_EQ(asked.header.chunk, 2u);
+  EXPECT_EQ(asked.header.use, 2u);
   ASSERT_TRUE(gets(4, milliseconds(2)));
   EXPECT_TRUE(send(milliseconds(2)).empty()) << "asked once at once";
   ASSERT_TRUE(gets(2, milliseconds(2), wire::kRepeated));
-  EXPECT_TRUE(send(milliseconds(2)).empty()) << "waits for chunk 5 now";
+  EXPECT_TRUE(send(milliseconds(2)).empty()) << "waits for use 5 now";
   ASSERT_TRUE(gets(5, milliseconds(3)));
-  EXPECT_EQ(one(milliseconds(3)).header.chunk, 6u);
+  EXPECT_EQ(one(milliseconds(3)).header.use, 6u);
 }
 
 TEST_F(LinkRingTest, ASumThatShouldHoldItsDataIsNotTakenBeforeItWasSent) {
@@ -126,7 +126,7 @@ TEST_F(LinkRingTest, TheSilentAskWhenNothingComes) {
   EXPECT_LT(due, milliseconds(100));
   const Seen asked = one(due);
   EXPECT_EQ(asked.header.kind, Kind::ask);
-  EXPECT_EQ(asked.header.chunk, 2u);
+  EXPECT_EQ(asked.header.use, 2u);
   // Others are late: asked less often.
   wire::Header others = wait(kRing, 2, 0b001);
   others.digest = 1001;
@@ -140,7 +140,7 @@ TEST_F(LinkRingTest, TheSilentAskWhenNothingComes) {
   hear(others, later);
   const Seen again = one(later);
   EXPECT_EQ(again.header.kind, Kind::contribution);
-  EXPECT_EQ(again.header.chunk, 2u);
+  EXPECT_EQ(again.header.use, 2u);
   EXPECT_EQ(again.header.next, 5u);
 }
 
@@ -160,9 +160,9 @@ TEST_F(LinkRingTest, SlotsAndRingsDoNotTouchEachOther) {
 TEST_F(LinkRingTest, HandsBackTheLastResultsAndSpeaksAnew) {
   open(kSlots, 64);
   put_pieces("d-----------d");
-  for (std::uint32_t chunk = 1; chunk <= 10; ++chunk) {
-    send(milliseconds(chunk));
-    ASSERT_TRUE(gets(chunk, milliseconds(chunk)));
+  for (std::uint32_t use = 1; use <= 10; ++use) {
+    send(milliseconds(use));
+    ASSERT_TRUE(gets(use, milliseconds(use)));
   }
   send(milliseconds(11));
   hear({.kind = Kind::gone, .epoch = kEpoch}, milliseconds(12));
@@ -173,14 +173,14 @@ TEST_F(LinkRingTest, HandsBackTheLastResultsAndSpeaksAnew) {
   std::vector<std::uint32_t> restored;
   std::vector<std::uint32_t> spoken;
   for (const Seen& seen : send(milliseconds(14))) {
-    (seen.header.kind == Kind::restore ? restored : spoken).push_back(seen.header.chunk);
+    (seen.header.kind == Kind::restore ? restored : spoken).push_back(seen.header.use);
     EXPECT_TRUE(seen.header.kind == Kind::restore || seen.header.next == 13u);
   }
   std::ranges::sort(restored);
   EXPECT_EQ(restored, (std::vector<std::uint32_t>{3, 4, 5, 6, 7, 8, 9, 10}));
   EXPECT_EQ(spoken, (std::vector<std::uint32_t>{11})) << "the aggregator knows nothing any more";
-  for (const std::uint32_t chunk : restored) {
-    hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = kRing, .chunk = chunk},
+  for (const std::uint32_t use : restored) {
+    hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = kRing, .use = use},
          milliseconds(15));
   }
   EXPECT_GT(link_.wake(), milliseconds(15)) << "all are back";
@@ -197,7 +197,7 @@ TEST_F(LinkRingTest, HandsBackResultsThatCameBeforeTheirTurn) {
   welcome(milliseconds(3), {3, kSlots, kFrameSize, 16}, kEpoch + 2);
   std::vector<std::uint32_t> restored;
   for (const Seen& seen : send(milliseconds(3))) {
-    if (seen.header.kind == Kind::restore) restored.push_back(seen.header.chunk);
+    if (seen.header.kind == Kind::restore) restored.push_back(seen.header.use);
   }
   EXPECT_EQ(restored, (std::vector<std::uint32_t>{1, 3}));
 }
@@ -215,7 +215,7 @@ TEST_F(LinkRingTest, SpeaksAnewAboutAnItemThatHadNotItsTurnBeforeTheLoss) {
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_EQ(seen[0].header.kind, Kind::restore);
   EXPECT_EQ(seen[1].header.kind, Kind::contribution);
-  EXPECT_EQ(seen[1].header.chunk, 2u);
+  EXPECT_EQ(seen[1].header.use, 2u);
   EXPECT_EQ(seen[1].header.next, 5u);
 }
 

@@ -16,13 +16,13 @@ TEST_F(LinkTest, AnItemBecomesTheFirstChunkOfTheNextSlot) {
     EXPECT_EQ(seen[i].header.kind, Kind::contribution);
     EXPECT_EQ(seen[i].header.epoch, kEpoch);
     EXPECT_EQ(seen[i].header.slot, i);
-    EXPECT_EQ(seen[i].header.chunk, 1u);
+    EXPECT_EQ(seen[i].header.use, 1u);
     EXPECT_EQ(seen[i].header.digest, 1000u + i);
     EXPECT_EQ(seen[i].header.workers, 0b111u);
     EXPECT_TRUE(seen[i].header.what == item_of(0).what);
     EXPECT_EQ(seen[i].payload, kUp);
   }
-  EXPECT_FALSE(hear(result(1, 2, 1001), milliseconds(2), kDown)) << "of another chunk";
+  EXPECT_FALSE(hear(result(1, 2, 1001), milliseconds(2), kDown)) << "of another use";
   const auto arrived = hear(result(1, 1, 1001), milliseconds(2), kDown);
   ASSERT_TRUE(arrived);
   EXPECT_EQ(arrived->piece, 1u);
@@ -34,7 +34,7 @@ TEST_F(LinkTest, AnItemBecomesTheFirstChunkOfTheNextSlot) {
   const auto next = send(milliseconds(3));
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].header.slot, 0);
-  EXPECT_EQ(next[0].header.chunk, 2u);
+  EXPECT_EQ(next[0].header.use, 2u);
   EXPECT_EQ(next[0].header.digest, 1002u);
 }
 
@@ -89,7 +89,7 @@ TEST_F(LinkTest, WhatItDoesNotWaitForIsIgnored) {
   EXPECT_FALSE(link_.receive(Bytes(100), Time{0}));
   EXPECT_FALSE(hear(result(2, 1, 1000), Time{0}, kDown)) << "no such slot";
   EXPECT_FALSE(hear(result(1, 1, 1000), Time{0}, kDown)) << "not busy";
-  EXPECT_FALSE(hear(result(0, 2, 1000), Time{0}, kDown)) << "another chunk";
+  EXPECT_FALSE(hear(result(0, 2, 1000), Time{0}, kDown)) << "another use";
   EXPECT_FALSE(hear(result(0, 1, 1001), Time{0}, kDown)) << "another digest";
   // Numerically smaller, greater, near and far: epochs are compared, not ordered.
   for (const std::uint32_t epoch :
@@ -137,14 +137,14 @@ TEST_F(LinkTest, AsksAfterTheTimeoutWhichGrowsByAQuarter) {
     ASSERT_EQ(seen.size(), 1u);
     EXPECT_EQ(seen[0].header.kind, Kind::ask);
     EXPECT_EQ(seen[0].header.epoch, kEpoch);
-    EXPECT_TRUE(seen[0].header.slot == 0 && seen[0].header.chunk == 1);
+    EXPECT_TRUE(seen[0].header.slot == 0 && seen[0].header.use == 1);
     EXPECT_EQ(seen[0].header.digest, 1000u);
     EXPECT_EQ(link_.counters().asks, ++times);
     EXPECT_EQ(link_.counters().timeouts, times);
   }
   EXPECT_EQ(link_.counters().retransmits, 0u);
   EXPECT_EQ(link_.explain(),
-            "the aggregator does not answer (slot 0, chunk 1, sent 1 times, asked about 5 times)");
+            "the aggregator does not answer (slot 0, use 1, sent 1 times, asked about 5 times)");
 }
 
 // That costs as little as a question.
@@ -340,7 +340,7 @@ TEST_F(LinkTest, WhatIsHeldDoesNotTakeRoomInTheWindow) {
   ASSERT_EQ(send(Time{0}).size(), 16u);
   EXPECT_TRUE(send(milliseconds(1)).empty());
   hear(wait(0, 1, 0b101), milliseconds(2));
-  EXPECT_EQ(link_.explain(), "waiting for workers 1 (slot 0, chunk 1)");
+  EXPECT_EQ(link_.explain(), "waiting for workers 1 (slot 0, use 1)");
   const auto seen = send(milliseconds(2));
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0].header.slot, 16);
@@ -362,7 +362,7 @@ TEST_F(LinkTest, WhatIsHeldIsAskedAboutMoreAndMoreRarely) {
   EXPECT_EQ(link_.wake(), due);
   EXPECT_EQ(send(due).size(), 1u);
   hear(wait(0, 1, 0b011), due + milliseconds(1));
-  EXPECT_EQ(link_.explain(), "waiting for workers 2 (slot 0, chunk 1)");
+  EXPECT_EQ(link_.explain(), "waiting for workers 2 (slot 0, use 1)");
   EXPECT_TRUE(hear(result(0, 1, 1000), due + milliseconds(2), kDown));
   EXPECT_EQ(link_.explain(), "");
   EXPECT_EQ(link_.wake(), due + milliseconds(202)) << "nothing but to watch";

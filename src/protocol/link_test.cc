@@ -81,24 +81,24 @@ TEST_F(LinkThatLost, RestoresResultsAndSendsItemsAgainUnderTheNextEpoch) {
   EXPECT_EQ(seen[0].header.kind, Kind::restore);
   EXPECT_EQ(seen[0].header.epoch, kEpoch + 2);
   EXPECT_EQ(seen[0].header.slot, 0);
-  EXPECT_EQ(seen[0].header.chunk, 1u);
+  EXPECT_EQ(seen[0].header.use, 1u);
   EXPECT_EQ(seen[0].header.digest, 1000u);
   EXPECT_EQ(seen[0].header.workers, 0b111u);
   EXPECT_EQ(seen[0].payload, kDown);
   EXPECT_EQ(seen[1].header.kind, Kind::contribution);
   EXPECT_EQ(seen[1].header.epoch, kEpoch + 2);
-  EXPECT_EQ(seen[1].header.chunk, 1u) << "numbers go on";
+  EXPECT_EQ(seen[1].header.use, 1u) << "numbers go on";
   EXPECT_EQ(seen[1].payload, first_[1].payload);
   EXPECT_EQ(link_.counters().joins, 2u);
   EXPECT_EQ(link_.counters().timeouts, 0u);
 
   ASSERT_TRUE(hear(result(1, 1, 1001, kEpoch + 2), milliseconds(41), kDown));
-  hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .chunk = 3}, milliseconds(41));
-  EXPECT_LT(link_.wake(), milliseconds(241)) << "that was another chunk";
+  hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .use = 3}, milliseconds(41));
+  EXPECT_LT(link_.wake(), milliseconds(241)) << "that was another use";
   seen = send(link_.wake());
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0].header.kind, Kind::restore);
-  hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .chunk = 1}, milliseconds(300));
+  hear({.kind = Kind::restored, .epoch = kEpoch + 2, .slot = 0, .use = 1}, milliseconds(300));
   EXPECT_EQ(link_.wake(), milliseconds(500)) << "nothing but to watch";
 }
 

@@ -141,21 +141,21 @@ class LinkTest : public ::testing::Test {
   void put_large(std::uint32_t items) {
     for (std::uint32_t i = 0; i < items; ++i) link_.put(large_item_of(i));
   }
-  static wire::Header result(std::uint16_t slot, std::uint32_t chunk, std::uint64_t digest,
+  static wire::Header result(std::uint16_t slot, std::uint32_t use, std::uint64_t digest,
                              std::uint32_t epoch = kEpoch) {
     return {.kind = Kind::result,
             .epoch = epoch,
             .slot = slot,
-            .chunk = chunk,
+            .use = use,
             .digest = digest,
             .workers = 0b111,
             .what = {.op = Op::wrap_sum, .bits = 8, .count = 4}};
   }
-  static wire::Header wait(std::uint16_t slot, std::uint32_t chunk, std::uint64_t workers) {
+  static wire::Header wait(std::uint16_t slot, std::uint32_t use, std::uint64_t workers) {
     return {.kind = Kind::wait,
             .epoch = kEpoch,
             .slot = slot,
-            .chunk = chunk,
+            .use = use,
             .digest = 1000u + slot,
             .workers = workers};
   }

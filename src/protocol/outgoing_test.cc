@@ -14,7 +14,7 @@ TEST(OutgoingFrames, EachNamesItsSenderAndIsCounted) {
   EXPECT_EQ(out.room(), 2u);
   out.add({.kind = wire::Kind::leave}, {});
   EXPECT_FALSE(out.is_full());
-  out.add({.kind = wire::Kind::ask, .slot = 1, .chunk = 2, .digest = 5, .stamp = 8}, {});
+  out.add({.kind = wire::Kind::ask, .slot = 1, .use = 2, .digest = 5, .stamp = 8}, {});
   EXPECT_TRUE(out.is_full());
   EXPECT_EQ(out.count(), 2u);
   for (const Outgoing& frame : frames) {

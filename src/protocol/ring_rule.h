@@ -1,20 +1,20 @@
 // The rule of a ring: a place for sums to which not everybody contributes, exact over a network
 // that loses, repeats and reorders.
 //
-// Chunks of a ring are numbered as those of a slot are, from 1, alike on all workers. A worker
-// knows which of them it has something for, and what it says about chunk c means three things:
+// Uses of a ring are numbered as those of a slot are, from 1, alike on all workers. A worker
+// knows which of them it has something for, and what it says about use c means three things:
 //
-//   it has the results of all chunks before c: an acknowledgement of all of them;
+//   it has the results of all uses before c: an acknowledgement of all of them;
 //   here is what it has for c, or it has nothing;
-//   n is the next chunk that it has something for: nothing comes from it for those between.
+//   n is the next use that it has something for: nothing comes from it for those between.
 //
-// So a silent worker need not speak about every chunk, and a chunk is complete when what everybody
+// So a silent worker need not speak about every use, and a use is complete when what everybody
 // has said reaches beyond it. The last results are kept, `depth` of them, for those who were silent
-// and may have missed some. A chunk begins only when everybody has acknowledged the one whose place
-// it takes. Where all speak about every chunk this is the rule of slots (slot_rule.h).
+// and may have missed some. A use begins only when everybody has acknowledged the one whose place
+// it takes. Where all speak about every use this is the rule of slots (slot_rule.h).
 //
 // What was said once stays true, so the latest that was said of each kind is all that counts, and
-// a frame that comes late changes nothing. Who speaks about a chunk has the results before it: an
+// a frame that comes late changes nothing. Who speaks about a use has the results before it: an
 // earlier one that is not complete here never will be by contributions, since its result was made
 // by a memory that is lost, and is restored.
 #pragma once
@@ -34,26 +34,26 @@ struct Ring {
   struct Kept {
     bool used = false;
     bool is_complete = false;
-    std::uint32_t chunk = 0;
+    std::uint32_t use = 0;
   };
 
   std::uint32_t workers = 0;
   std::uint32_t depth = kRingDepth;
-  bool is_known = false;                 // whether there is a latest chunk
+  bool is_known = false;                 // whether there is a latest use
   bool is_open = false;                  // it has begun and is not complete
-  std::uint32_t chunk = 0;               // the latest that anybody is at
+  std::uint32_t use = 0;                 // the latest that anybody is at
   std::uint64_t heard = 0;               // those of whom `at` is known
   std::uint64_t said = 0;                // those of whom `next` is known
   std::array<std::uint32_t, 64> at{};    // what they spoke about last: all before it are there
   std::array<std::uint32_t, 64> next{};  // up to which they have said what they have
-  std::array<Kept, kRingDepth> kept;     // by chunk modulo depth
+  std::array<Kept, kRingDepth> kept;     // by use modulo depth
 
   [[nodiscard]] const Kept& place_of(std::uint32_t number) const { return kept[number % depth]; }
   [[nodiscard]] bool has_result(std::uint32_t number) const {
     const Kept& place = place_of(number);
-    return place.used && place.chunk == number && place.is_complete;
+    return place.used && place.use == number && place.is_complete;
   }
-  // Whether it is known what the worker has for the chunk.
+  // Whether it is known what the worker has for the use.
   [[nodiscard]] bool covers(std::uint32_t worker, std::uint32_t number) const {
     return (said & bit_of(worker)) != 0 && is_later(next[worker], number);
   }
@@ -61,7 +61,7 @@ struct Ring {
   [[nodiscard]] bool has_acknowledged(std::uint32_t worker, std::uint32_t number) const {
     return (heard & bit_of(worker)) != 0 && is_later(at[worker], number);
   }
-  // Those who have said what they have for the chunk, or are beyond it.
+  // Those who have said what they have for the use, or are beyond it.
   [[nodiscard]] std::uint64_t there(std::uint32_t number) const {
     std::uint64_t bits = 0;
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
@@ -69,7 +69,7 @@ struct Ring {
     }
     return bits;
   }
-  // Whether everybody has the result whose place the chunk takes. Of whom nothing was heard, that
+  // Whether everybody has the result whose place the use takes. Of whom nothing was heard, that
   // is known only of those that were never made.
   [[nodiscard]] bool may_begin(std::uint32_t number) const {
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
@@ -78,17 +78,17 @@ struct Ring {
     }
     return true;
   }
-  // Whether the open chunk has all that it waits for.
+  // Whether the open use has all that it waits for.
   [[nodiscard]] bool is_due() const {
     if (!is_open) return false;
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
-      if (!covers(worker, chunk)) return false;
+      if (!covers(worker, use)) return false;
     }
     return true;
   }
   void close() {
-    SLUICE_DASSERT(is_open && kept[chunk % depth].chunk == chunk);
-    kept[chunk % depth].is_complete = true;
+    SLUICE_DASSERT(is_open && kept[use % depth].use == use);
+    kept[use % depth].is_complete = true;
     is_open = false;
   }
 };
@@ -97,29 +97,29 @@ enum class Speech : std::uint8_t { data, nothing, question };
 
 struct Said {
   std::uint32_t worker = 0;
-  std::uint32_t chunk = 0;
-  std::uint32_t next = 0;  // later than the chunk; of a question it is not there
+  std::uint32_t use = 0;
+  std::uint32_t next = 0;  // later than the use; of a question it is not there
   Speech speech = Speech::nothing;
 };
 
-enum class RingVerdict : std::uint8_t {
-  stale,    // data of a chunk that is over: ignored
-  blocked,  // data of a chunk that cannot begin yet: ignored
-  first,    // data that begins the chunk: the result whose place it takes is gone
+enum class RingRuling : std::uint8_t {
+  stale,    // data of a use that is over: ignored
+  blocked,  // data of a use that cannot begin yet: ignored
+  first,    // data that begins the use: the result whose place it takes is gone
   next,     // data to be counted with what is there
   again,    // what is known already
   noted,    // no data, but known from here on
 };
 
 // Judges what a worker said and enters it. What else was checked about it was checked before.
-using RingRule = RingVerdict (*)(Ring& ring, const Said& said);
+using RingRule = RingRuling (*)(Ring& ring, const Said& said);
 
-// Somebody is at this chunk.
+// Somebody is at this use.
 inline void reach(Ring& ring, std::uint32_t number) {
-  if (ring.is_known && !is_later(number, ring.chunk)) return;
+  if (ring.is_known && !is_later(number, ring.use)) return;
   ring.is_known = true;
   ring.is_open = false;
-  ring.chunk = number;
+  ring.use = number;
 }
 
 inline void acknowledge(Ring& ring, std::uint32_t worker, std::uint32_t number) {
@@ -135,25 +135,25 @@ inline void cover(Ring& ring, std::uint32_t worker, std::uint32_t next) {
   ring.next[worker] = next;
 }
 
-inline RingVerdict ring_rule(Ring& ring, const Said& said) {
+inline RingRuling ring_rule(Ring& ring, const Said& said) {
   SLUICE_DASSERT(said.worker < ring.workers);
-  SLUICE_DASSERT(said.speech == Speech::question || is_later(said.next, said.chunk));
-  acknowledge(ring, said.worker, said.chunk);
-  if (said.speech == Speech::question) return RingVerdict::noted;
-  if (ring.covers(said.worker, said.chunk)) return RingVerdict::again;
+  SLUICE_DASSERT(said.speech == Speech::question || is_later(said.next, said.use));
+  acknowledge(ring, said.worker, said.use);
+  if (said.speech == Speech::question) return RingRuling::noted;
+  if (ring.covers(said.worker, said.use)) return RingRuling::again;
   if (said.speech == Speech::nothing) {
     cover(ring, said.worker, said.next);
-    return RingVerdict::noted;
+    return RingRuling::noted;
   }
-  if (said.chunk != ring.chunk) return RingVerdict::stale;
+  if (said.use != ring.use) return RingRuling::stale;
   const bool begins = !ring.is_open;
   if (begins) {
-    if (!ring.may_begin(said.chunk)) return RingVerdict::blocked;
-    ring.kept[said.chunk % ring.depth] = {.used = true, .chunk = said.chunk};
+    if (!ring.may_begin(said.use)) return RingRuling::blocked;
+    ring.kept[said.use % ring.depth] = {.used = true, .use = said.use};
     ring.is_open = true;
   }
   cover(ring, said.worker, said.next);
-  return begins ? RingVerdict::first : RingVerdict::next;
+  return begins ? RingRuling::first : RingRuling::next;
 }
 
 // A result comes back that was made by a memory which is lost. Whether there is a place for it that
@@ -161,9 +161,9 @@ inline RingVerdict ring_rule(Ring& ring, const Said& said) {
 inline bool restore(Ring& ring, std::uint32_t number) {
   reach(ring, number + 1);
   Ring::Kept& place = ring.kept[number % ring.depth];
-  if (place.used && is_later(place.chunk, number)) return false;
+  if (place.used && is_later(place.use, number)) return false;
   if (ring.has_result(number)) return false;
-  place = {.used = true, .is_complete = true, .chunk = number};
+  place = {.used = true, .is_complete = true, .use = number};
   for (std::uint32_t worker = 0; worker < ring.workers; ++worker) cover(ring, worker, number + 1);
   return true;
 }

@@ -16,27 +16,27 @@ namespace sluice::protocol {
 
 class Timers {
  public:
-  static constexpr unsigned kLevels = 37;
+  static constexpr unsigned kTriesMax = 37;
 
   void reset(std::size_t slots) {
     for (SlotQueue& queue : queues_) queue.reset(slots);
-    levels_.assign(slots, 0);
+    tries_.assign(slots, 0);
   }
-  // Waits from now on; times in vain beyond the last level count as that.
+  // Waits from now on; tries in vain beyond the last queue's count as its.
   void start(std::uint32_t slot, unsigned in_vain) {
     stop(slot);
-    const unsigned level = std::min(in_vain, kLevels - 1);
-    levels_[slot] = static_cast<std::uint8_t>(level);
-    queues_[level].push(slot);
+    const unsigned tries = std::min(in_vain, kTriesMax - 1);
+    tries_[slot] = static_cast<std::uint8_t>(tries);
+    queues_[tries].push(slot);
   }
-  void stop(std::uint32_t slot) { queues_[levels_[slot]].remove(slot); }
-  [[nodiscard]] bool has(std::uint32_t slot) const { return queues_[levels_[slot]].has(slot); }
+  void stop(std::uint32_t slot) { queues_[tries_[slot]].remove(slot); }
+  [[nodiscard]] bool has(std::uint32_t slot) const { return queues_[tries_[slot]].has(slot); }
   // Of those that wait after so many times, or SlotQueue::kNone.
-  [[nodiscard]] std::uint32_t first(unsigned level) const { return queues_[level].first(); }
+  [[nodiscard]] std::uint32_t first(unsigned tries) const { return queues_[tries].first(); }
 
  private:
-  std::array<SlotQueue, kLevels> queues_;
-  std::vector<std::uint8_t> levels_;  // of each slot
+  std::array<SlotQueue, kTriesMax> queues_;
+  std::vector<std::uint8_t> tries_;  // of each slot
 };
 
 }  // namespace sluice::protocol

@@ -35,11 +35,11 @@ TEST(Timers, StartingAgainMovesToTheEndOfTheNewLevel) {
 TEST(Timers, BeyondTheLastLevelIsTheLast) {
   Timers timers;
   timers.reset(2);
-  timers.start(0, Timers::kLevels - 1);
+  timers.start(0, Timers::kTriesMax - 1);
   timers.start(1, 1000);
-  EXPECT_EQ(timers.first(Timers::kLevels - 1), 0u);
+  EXPECT_EQ(timers.first(Timers::kTriesMax - 1), 0u);
   timers.stop(0);
-  EXPECT_EQ(timers.first(Timers::kLevels - 1), 1u);
+  EXPECT_EQ(timers.first(Timers::kTriesMax - 1), 1u);
   timers.reset(2);
   EXPECT_FALSE(timers.has(1));
 }

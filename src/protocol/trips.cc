@@ -176,31 +176,31 @@ void Trips::forgotten(std::uint32_t place) {
   again_.push(place);
 }
 
-void Trips::wait_again(std::uint32_t place, unsigned level, Time now) {
+void Trips::wait_again(std::uint32_t place, unsigned tries, Time now) {
   SLUICE_DASSERT(timers_.has(place));
   trips_[place].sent = now;
-  timers_.start(place, level);
+  timers_.start(place, tries);
 }
 
 // --- what to do ---
 
-Time Trips::due(unsigned level) const {
-  const std::uint32_t place = timers_.first(level);
-  return place == kNone ? kNever : trips_[place].sent + round_trip_.timeout(level);
+Time Trips::due(unsigned tries) const {
+  const std::uint32_t place = timers_.first(tries);
+  return place == kNone ? kNever : trips_[place].sent + round_trip_.timeout(tries);
 }
 
 Time Trips::due() const {
   Time due_first = kNever;
-  for (unsigned level = 0; level < Timers::kLevels; ++level) {
-    due_first = std::min(due_first, due(level));
+  for (unsigned tries = 0; tries < Timers::kTriesMax; ++tries) {
+    due_first = std::min(due_first, due(tries));
   }
   return due_first;
 }
 
 std::uint32_t Trips::longest() const {
   std::uint32_t place = again_.first();
-  for (unsigned level = 0; level < Timers::kLevels; ++level) {
-    if (timers_.first(level) != kNone) place = timers_.first(level);
+  for (unsigned tries = 0; tries < Timers::kTriesMax; ++tries) {
+    if (timers_.first(tries) != kNone) place = timers_.first(tries);
   }
   return place;
 }

@@ -85,7 +85,7 @@ class Trips {
   // The aggregator has forgotten it.
   void forgotten(std::uint32_t place);
   // Goes on waiting as long as it did.
-  void wait_again(std::uint32_t place, unsigned level, Time now);
+  void wait_again(std::uint32_t place, unsigned tries, Time now);
 
   // --- what to do ---
 
@@ -100,10 +100,10 @@ class Trips {
   // Or kNone, all of them.
   [[nodiscard]] std::uint32_t first_to_ask() const { return asks_.first(); }
   [[nodiscard]] std::uint32_t first_to_send_again() const { return again_.first(); }
-  [[nodiscard]] std::uint32_t first_waiting(unsigned level) const { return timers_.first(level); }
-  // When the time of the first that waits at this level is over.
-  [[nodiscard]] Time due(unsigned level) const;
-  // Of all levels.
+  [[nodiscard]] std::uint32_t first_waiting(unsigned tries) const { return timers_.first(tries); }
+  // When the time of the first that waits after so many tries is over.
+  [[nodiscard]] Time due(unsigned tries) const;
+  // The first of all.
   [[nodiscard]] Time due() const;
   // The one that was asked about most; where none waits, one that is sent again.
   [[nodiscard]] std::uint32_t longest() const;

@@ -257,9 +257,9 @@ TEST_F(WorkerTest, SaysWhoIsMissingAndGoesOnWhenItComes) {
   cut_[1] = true;
   const auto steps = post_all({0, 0}, {{.op = Op::wrap_sum, .bits = 8, .count = 8}});
   settle_until(milliseconds(300));
-  EXPECT_EQ(workers_[0]->explain(), "waiting for workers 1 (slot 0, chunk 1)");
-  EXPECT_EQ(workers_[1]->explain().substr(0, 49),
-            "the aggregator does not answer (slot 0, chunk 1, ");
+  EXPECT_EQ(workers_[0]->explain(), "waiting for workers 1 (slot 0, use 1)");
+  EXPECT_EQ(workers_[1]->explain().substr(0, 47),
+            "the aggregator does not answer (slot 0, use 1, ");
   EXPECT_EQ(workers_[2]->take({0, 0}).error().code, Code::pending);
   cut_[1] = false;
   settle_until(milliseconds(1000));
@@ -291,7 +291,7 @@ TEST_F(WorkerTest, RanksThatReduceDifferentThingsAllFail) {
   settle();
   for (const auto& worker : workers_) {
     EXPECT_TRUE(worker->refusal().starts_with(
-        "worker 1 reduces something else than workers 0: slot 0, chunk 1: wrap_sum of 16 lanes"))
+        "worker 1 reduces something else than workers 0: slot 0, use 1: wrap_sum of 16 lanes"))
         << worker->refusal();
     EXPECT_EQ(worker->explain(), worker->refusal());
     EXPECT_TRUE(worker->is_any_ready());

@@ -24,12 +24,12 @@ class Carrier {
  public:
   virtual ~Carrier() = default;
 
-  // Hands over the rounds of an exchange's next step, none of zero lanes. What the rounds name
+  // Hands over the rounds of an exchange's next leg, none of zero lanes. What the rounds name
   // stays put until answered. Never blocks. Fails with exhausted when too many exchanges are in
   // flight, with mismatch when another rank posted something else under this sequence.
-  virtual Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) = 0;
+  virtual Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) = 0;
 
-  // The answers to the exchange's last step, in order; Code::pending until they are there. Valid
+  // The answers to the exchange's last leg, in order; Code::pending until they are there. Valid
   // until the exchange's next post or the end of the exchange.
   virtual Result<std::span<const Answer>> take(const Ticket& ticket) = 0;
 

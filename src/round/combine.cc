@@ -7,9 +7,9 @@
 #include "base/limits.h"
 #include "kernels/integers/integers.h"
 #include "kernels/lanes/lanes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "round/lists.h"
-#include "round/sums.h"
+#include "round/sum_reader.h"
 #include "round/tile.h"
 
 namespace sluice {

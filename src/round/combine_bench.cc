@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "bench/against_memcpy.h"
 #include "kernels/level.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "round/combine.h"
 
 namespace sluice {

@@ -5,10 +5,10 @@
 #include "base/bytes.h"
 #include "kernels/integers/integers.h"
 #include "kernels/lanes/lanes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "round/combine.h"
 #include "round/lists.h"
-#include "round/sums.h"
+#include "round/sum_reader.h"
 #include "round/tile.h"
 
 namespace sluice {

@@ -8,7 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "round/combine.h"
 
 namespace sluice {

@@ -14,8 +14,8 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
-#include "round/blocks.h"
-#include "round/sums.h"
+#include "round/block_sum.h"
+#include "round/sum_reader.h"
 #include "round/tile.h"
 
 namespace sluice {

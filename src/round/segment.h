@@ -11,7 +11,7 @@ namespace sluice {
 // Reduced by itself it gives the answer's bytes for these lanes.
 struct Segment {
   Reduction what;             // of these lanes alone
-  std::uint32_t round = 0;    // index in its step
+  std::uint32_t round = 0;    // index in its leg
   std::uint32_t first = 0;    // lane
   std::size_t up_first = 0;   // byte of Round::up
   std::size_t up_size = 0;    // bytes up: exactly, of lists at most

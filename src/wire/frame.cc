@@ -31,7 +31,7 @@ constexpr std::size_t kJobAt = 8;
 constexpr std::size_t kEpochAt = 16;
 constexpr std::size_t kWorkerAt = 20;
 constexpr std::size_t kSlotAt = 22;
-constexpr std::size_t kChunkAt = 24;
+constexpr std::size_t kUseAt = 24;
 constexpr std::size_t kTableAt = 28;
 constexpr std::size_t kDigestAt = 32;
 constexpr std::size_t kWorkersAt = 40;
@@ -52,7 +52,7 @@ static_assert(kHeaderSize + kJoinHeader < kFrameSizeMin, "every worker can send 
 // What some kinds use and others do not; job and worker belong to all.
 enum Use : unsigned {
   kUsesEpoch = 1,
-  kUsesSlot = 2,  // and the chunk
+  kUsesSlot = 2,  // and the use
   kUsesDigest = 4,
   kUsesWorkers = 8,
   kUsesTable = 16,
@@ -96,12 +96,12 @@ constexpr std::array kFields{
     Field{kUsesWorkers, kContributorsAt, 1, "a count of workers in a frame of a kind without"},
     Field{kUsesEpoch, kEpochAt, 4, "an epoch in a frame of a kind without"},
     Field{kUsesSlot, kSlotAt, 2, "a slot in a frame of a kind without"},
-    Field{kUsesSlot, kChunkAt, 4, "a chunk in a frame of a kind without"},
+    Field{kUsesSlot, kUseAt, 4, "a use in a frame of a kind without"},
     Field{kUsesTable, kTableAt, 4, "a table's name in a frame of a kind without"},
     Field{kUsesDigest, kDigestAt, 8, "a digest in a frame of a kind without"},
     Field{kUsesWorkers, kWorkersAt, 8, "workers in a frame of a kind without"},
     Field{kUsesReduction, kOpAt, kNextAt - kOpAt, "a reduction in a frame of a kind without"},
-    Field{kUsesNext | kUsesStamp, kNextAt, 4, "a next chunk or stamp in a frame of a kind without"},
+    Field{kUsesNext | kUsesStamp, kNextAt, 4, "a next use or stamp in a frame of a kind without"},
 };
 
 constexpr bool is_kind(std::uint8_t number) {
@@ -186,7 +186,7 @@ Header read_header(std::span<const std::byte, kHeaderSize> from) {
   header.job = load_le<std::uint64_t>(from, kJobAt);
   header.epoch = load_le<std::uint32_t>(from, kEpochAt);
   header.slot = load_le<std::uint16_t>(from, kSlotAt);
-  header.chunk = load_le<std::uint32_t>(from, kChunkAt);
+  header.use = load_le<std::uint32_t>(from, kUseAt);
   header.digest = load_le<std::uint64_t>(from, kDigestAt);
   header.workers = load_le<std::uint64_t>(from, kWorkersAt);
   header.table = load_le<std::uint32_t>(from, kTableAt);
@@ -284,7 +284,7 @@ void write_header(const Header& header, std::span<const std::byte> payload,
   store_le<std::uint32_t>(into, kEpochAt, header.epoch);
   store_le<std::uint16_t>(into, kWorkerAt, header.worker);
   store_le<std::uint16_t>(into, kSlotAt, header.slot);
-  store_le<std::uint32_t>(into, kChunkAt, header.chunk);
+  store_le<std::uint32_t>(into, kUseAt, header.use);
   store_le<std::uint32_t>(into, kTableAt, header.table);
   store_le<std::uint64_t>(into, kDigestAt, header.digest);
   store_le<std::uint64_t>(into, kWorkersAt, header.workers);

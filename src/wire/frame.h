@@ -18,10 +18,10 @@ inline constexpr std::size_t kFrameSizeMax = 65507;  // of a UDP datagram over I
 inline constexpr std::uint32_t kWorkersMax = 64;     // of one aggregator: one word of bits
 
 enum class Kind : std::uint8_t {
-  contribution = 1,  // worker: my bytes for a chunk of a slot
-  result,            // aggregator: the answer of a chunk
+  contribution = 1,  // worker: my bytes for a use of a slot
+  result,            // aggregator: the answer of a use
   wait,              // aggregator: not complete, these are here (in `workers`)
-  restore,           // worker: the result of a chunk, for an aggregator that lost it
+  restore,           // worker: the result of a use, for an aggregator that lost it
   restored,          // aggregator: has it
   need_table,        // aggregator: does not know the table
   table,             // worker: its entries, two bytes each
@@ -30,7 +30,7 @@ enum class Kind : std::uint8_t {
   refused,           // aggregator: the job cannot go on; payload: why, as text for a person
   leave,             // worker: will send no more
   gone,              // aggregator: knows no such job or epoch; join again
-  ask,               // worker: what about this chunk?
+  ask,               // worker: what about this use?
   prove,  // aggregator: join again with this cookie, if you hear me (payload: eight bytes)
   left,   // aggregator: who needs nobody any more (in `workers`)
 };
@@ -49,14 +49,14 @@ struct Header {
   std::uint64_t job = 0;
   std::uint32_t epoch = 0;  // of the aggregator's memory of the job; 0 before it is known
   std::uint16_t slot = 0;
-  std::uint32_t chunk = 0;  // counts the uses of the slot
+  std::uint32_t use = 0;  // counts the uses of the slot
   // Of what is reduced: ticket, step, round, place in it, reduction. Of what answers a join (prove,
   // welcome, refused): its token.
   std::uint64_t digest = 0;
   std::uint64_t workers = 0;  // contribution: whom to count; result: counted; wait, welcome: here
-  Reduction what = {};        // of this chunk's lanes alone; its table is not here but in `table`
+  Reduction what = {};        // of this use's lanes alone; its table is not here but in `table`
   std::uint32_t table = 0;    // names a table of the job, 0: none
-  std::uint32_t next = 0;     // contribution to a ring: the sender's next chunk there; else 0
+  std::uint32_t next = 0;     // contribution to a ring: the sender's next use there; else 0
   std::uint32_t stamp = 0;    // ask: any number; wait, result: that of the ask they answer, else 0
 };
 

@@ -81,7 +81,7 @@ Header header_of(Kind kind) {
 Header placed(Kind kind) {
   Header header = header_of(kind);
   header.slot = 2;
-  header.chunk = 5;
+  header.use = 5;
   return header;
 }
 
@@ -99,7 +99,7 @@ Header topmost() {
   header.flags = kNonFinite;
   header.worker = 63;
   header.job = header.digest = ~std::uint64_t{0};
-  header.epoch = header.chunk = header.table = header.next = ~0u;
+  header.epoch = header.use = header.table = header.next = ~0u;
   header.slot = 0xFFFF;
   header.what = {Op::f16_sum, 255, Down::round, 255, ~0u, ~0u};
   return header;
@@ -122,7 +122,7 @@ std::map<std::string, Known> known_frames() {
   known["contribution_blocks"].header.next = 9;
   known["contribution_blocks"].header.what = {Op::block_sum, 16, Down::full, 0, 16, 8};
   known["contribution_silent"] = {known["contribution_blocks"].header, ""};
-  known["contribution_silent"].header.chunk = 7;
+  known["contribution_silent"].header.use = 7;
   known["result"] = {summed(Kind::result, 5), sums};
   known["result_flagged"] = {summed(Kind::result, 7), text_of({0, 0, 0x80, 0x7F})};
   known["result_flagged"].header.flags = kNonFinite;
@@ -190,7 +190,7 @@ void expect_equal(const Header& a, const Header& b) {
   EXPECT_EQ(a.job, b.job);
   EXPECT_EQ(a.epoch, b.epoch);
   EXPECT_EQ(a.slot, b.slot);
-  EXPECT_EQ(a.chunk, b.chunk);
+  EXPECT_EQ(a.use, b.use);
   EXPECT_EQ(a.digest, b.digest);
   EXPECT_EQ(a.workers, b.workers);
   EXPECT_EQ(a.table, b.table);

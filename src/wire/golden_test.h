@@ -1,5 +1,5 @@
-// The golden frames of tests/data/wire, for the tests here. make_golden.py there wrote them from
-// docs/wire-format.md and shares nothing with the library.
+// The golden frames of tests/data/wire, for the tests here. make_wire_golden.py there wrote them
+// from docs/wire-format.md and shares nothing with the library.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -46,7 +46,7 @@ class FakeAggregator:
                         reply.of(kind="refused", digest=5, payload=b"forged"),
                         reply.of(kind="refused", digest=5, epoch=0, payload=b"forged"))
         if frame.kind == "ask":
-            return lies + [reply.of(kind="wait", slot=frame.slot, chunk=frame.chunk,
+            return lies + [reply.of(kind="wait", slot=frame.slot, use=frame.use,
                                     digest=frame.digest)]
         if frame.kind == "leave":
             left = reply.of(kind="left", workers=1)
@@ -64,7 +64,7 @@ class FakeAggregator:
         result = frame.of(kind="result", next=0, payload=payload)
         wrong = result.of(payload=bytes(len(payload)))
         return self.lie(wrong.of(epoch=1), wrong.of(digest=frame.digest ^ 1),
-                        wrong.of(job=frame.job ^ 1), wrong.of(chunk=frame.chunk + 2)) + [result]
+                        wrong.of(job=frame.job ^ 1), wrong.of(use=frame.use + 2)) + [result]
 
     def answers_join(self, frame, size):
         join = parse_join(frame.payload)

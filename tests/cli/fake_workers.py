@@ -144,10 +144,10 @@ class Worker(Peer):
             self.welcome = parse_welcome(welcome.payload)
         return welcome
 
-    def contribution(self, slot, chunk, reduction, payload, **fields):
+    def contribution(self, slot, use, reduction, payload, **fields):
         everybody = (1 << self.size) - 1
         return self.frame("contribution", **{
-            "slot": slot, "chunk": chunk, "digest": digest_of(slot, chunk), "workers": everybody,
+            "slot": slot, "use": use, "digest": digest_of(slot, use), "workers": everybody,
             "payload": payload, **reduction.fields(), **fields})
 
     def take_result(self, sent):
@@ -169,7 +169,7 @@ class Worker(Peer):
                           flags=result.flags & ~REPEATED)
         self.send(frame)
         return self.expect(lambda got: got.kind == "restored" and got.epoch == self.epoch
-                           and (got.slot, got.chunk) == (frame.slot, frame.chunk), "restored",
+                           and (got.slot, got.use) == (frame.slot, frame.use), "restored",
                            lambda: self.send(frame))
 
     def send_leave(self):
@@ -180,8 +180,8 @@ def answers(frame, sent):
     """Whether a frame gives or holds up the result of a contribution."""
     if frame.kind == "need_table":
         return frame.table == sent.table
-    return frame.kind == "result" and (frame.slot, frame.chunk, frame.digest) == (
-        sent.slot, sent.chunk, sent.digest)
+    return frame.kind == "result" and (frame.slot, frame.use, frame.digest) == (
+        sent.slot, sent.use, sent.digest)
 
 
 def drive(workers, step, again, what, limit=LIMIT_SECONDS):
@@ -215,8 +215,8 @@ def expect_results(sent):
                  lambda w: w.send(frames[w]), "result")
 
 
-def digest_of(slot, chunk):
-    return mix(mix(0x5EED, slot), chunk)
+def digest_of(slot, use):
+    return mix(mix(0x5EED, slot), use)
 
 
 class Job:
@@ -225,7 +225,7 @@ class Job:
     def __init__(self, test, server, number, size, hosts=("127.0.0.1",), **options):
         self.workers = [Worker(test, server, number, rank, size, hosts[rank % len(hosts)],
                                **options) for rank in range(size)]
-        self.number, self.chunks = number, {}
+        self.number, self.uses = number, {}
 
     def begin(self, limit=LIMIT_SECONDS):
         for worker in self.workers:
@@ -249,17 +249,17 @@ class Job:
         return self.enter()
 
     def next_chunk(self, slot):
-        self.chunks[slot] = self.chunks.get(slot, 0) + 1
-        return self.chunks[slot]
+        self.uses[slot] = self.uses.get(slot, 0) + 1
+        return self.uses[slot]
 
     def contributions(self, slot, reduction, payloads, **fields):
-        """What all send for the slot's next chunk."""
-        chunk = self.next_chunk(slot)
-        return [worker.contribution(slot, chunk, reduction, payload, **fields)
+        """What all send for the slot's next use."""
+        use = self.next_chunk(slot)
+        return [worker.contribution(slot, use, reduction, payload, **fields)
                 for worker, payload in zip(self.workers, payloads)]
 
     def reduce(self, slot, reduction, payloads, **fields):
-        """Everybody's result of the slot's next chunk."""
+        """Everybody's result of the slot's next use."""
         sent = self.contributions(slot, reduction, payloads, **fields)
         for worker, frame in zip(self.workers, sent):
             worker.send(frame)

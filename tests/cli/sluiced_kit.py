@@ -112,7 +112,7 @@ class Daemon(Process):
                 raise AssertionError(f"does not come about:\n{self.get('/jobs')}\n{self.said()}")
 
     def wait_completed(self, more):
-        """Until so many more chunks are complete: a job is in full swing."""
+        """Until so many more uses are complete: a job is in full swing."""
         start = self.metric("completed_total")
         self.wait_until(lambda: self.metric("completed_total") >= start + more)
 

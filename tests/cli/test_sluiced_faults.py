@@ -55,7 +55,7 @@ class Faults(SluicedTest):
         for worker in workers:
             self.assertNotEqual(worker.wait(), 0)
             self.assertRegex(worker.err.text(), "worker [01] reduces something else than workers"
-                                                " [01]: slot [0-9]+, chunk [0-9]+")
+                                                " [01]: slot [0-9]+, use [0-9]+")
 
     def test_a_worker_that_is_killed_is_named_and_the_daemon_lives_on(self):
         daemon = Daemon(self, "--wait-log", "1")
@@ -64,12 +64,12 @@ class Faults(SluicedTest):
         daemon.wait_completed(200)
         victim.kill()
         said = daemon.err.wait_for(
-            r"job (0x[0-9a-f]{16}): waiting [1-9] s for workers 1 \(slot [0-9]+, chunk [0-9]+\)$")
+            r"job (0x[0-9a-f]{16}): waiting [1-9] s for workers 1 \(slot [0-9]+, use [0-9]+\)$")
         [job] = [job for job in daemon.jobs() if job["id"] == said[1]]
         self.assertEqual((job["missing"], job["waiting"], job["forming"]), ([1], True, False))
         self.assertGreaterEqual(job["seconds"], 1)
         self.assertNotEqual(survivor.wait(), 0)
-        self.assertRegex(survivor.err.text(), r"waiting for workers 1 \(slot [0-9]+, chunk [0-9]+")
+        self.assertRegex(survivor.err.text(), r"waiting for workers 1 \(slot [0-9]+, use [0-9]+")
         self.check_pair([daemon], "--codec", "tide", job="next")
 
     def test_a_job_of_the_same_name_starts_after_a_worker_was_killed(self):

@@ -166,59 +166,59 @@ class Faults(SluicedTest):
         self.job = Job(self, self.daemon.udp, 0x2000, 2).begin()
         self.first, self.second = self.job.workers
 
-    def payloads(self, chunk):
-        return [words(chunk, 1, 1 << 31), words(1000 * chunk, 2, 1 << 31)]
+    def payloads(self, use):
+        return [words(use, 1, 1 << 31), words(1000 * use, 2, 1 << 31)]
 
-    def answer(self, chunk):
-        return words(1001 * chunk, 3, 0)
+    def answer(self, use):
+        return words(1001 * use, 3, 0)
 
-    def wait_at(self, worker, chunk):
-        frame = worker.expect(lambda got: got.kind == "wait" and got.chunk == chunk, "wait")
-        self.assertEqual(frame.digest, digest_of(0, chunk))
+    def wait_at(self, worker, use):
+        frame = worker.expect(lambda got: got.kind == "wait" and got.use == use, "wait")
+        self.assertEqual(frame.digest, digest_of(0, use))
         return frame.workers
 
     def test_everything_twice_late_and_lost_is_counted_once(self):
         old = None
-        for chunk in range(1, 7):
-            mine, other = self.job.contributions(0, WRAP, self.payloads(chunk))
-            ask = self.first.frame("ask", slot=0, chunk=chunk, digest=mine.digest)
+        for use in range(1, 7):
+            mine, other = self.job.contributions(0, WRAP, self.payloads(use))
+            ask = self.first.frame("ask", slot=0, use=use, digest=mine.digest)
             self.first.send(ask)  # Before anything has come: nobody is here.
-            self.assertEqual(self.wait_at(self.first, chunk), 0)
+            self.assertEqual(self.wait_at(self.first, use), 0)
             self.first.send(mine)
             self.first.send(mine)
-            self.assertEqual(self.wait_at(self.first, chunk), 0b01)
+            self.assertEqual(self.wait_at(self.first, use), 0b01)
             self.first.send(ask)
-            self.assertEqual(self.wait_at(self.first, chunk), 0b01)
+            self.assertEqual(self.wait_at(self.first, use), 0b01)
             if old:
-                self.first.send(old[0])  # A late copy of the chunk before.
+                self.first.send(old[0])  # A late copy of the use before.
                 self.second.send(old[1])
             self.second.send(other)
             result = self.second.expect_result(other)
-            self.assertEqual((result.payload, result.flags), (self.answer(chunk), 0))
+            self.assertEqual((result.payload, result.flags), (self.answer(use), 0))
             # The first one's copy is lost: it asks, and sends again.
             lost = self.first.expect_result(mine)
-            self.assertEqual(lost.payload, self.answer(chunk))
+            self.assertEqual(lost.payload, self.answer(use))
             for again in (ask, mine):
                 self.first.send(again)
-                result = self.first.expect(lambda got, c=chunk: got.kind == "result"
-                                           and got.chunk == c, "result")
-                self.assertEqual((result.payload, result.flags), (self.answer(chunk), REPEATED))
+                result = self.first.expect(lambda got, c=use: got.kind == "result"
+                                           and got.use == c, "result")
+                self.assertEqual((result.payload, result.flags), (self.answer(use), REPEATED))
             old = mine, other
         self.assertEqual(self.daemon.metric("accepted_total"), 12)
         self.job.leave()
 
     def test_a_chunk_of_long_ago_changes_nothing(self):
         sent = []
-        for chunk in range(1, 5):
-            frames = self.job.contributions(0, WRAP, self.payloads(chunk))
+        for use in range(1, 5):
+            frames = self.job.contributions(0, WRAP, self.payloads(use))
             sent.append(frames)
             for worker, frame in zip(self.job.workers, frames):
                 worker.send(frame)
             for result in expect_results(list(zip(self.job.workers, frames))):
-                self.assertEqual(result.payload, self.answer(chunk))
+                self.assertEqual(result.payload, self.answer(use))
         mine, other = self.job.contributions(0, WRAP, self.payloads(5))
         self.first.send(mine)
-        for frames in sent[:3]:  # Chunk 4 is complete and answers; the others are over.
+        for frames in sent[:3]:  # Use 4 is complete and answers; the others are over.
             self.first.send(frames[0])
             self.second.send(frames[1])
         self.second.send(other)
@@ -250,21 +250,21 @@ class Restarts(SluicedTest):
         daemon.kill()
         daemon = Daemon(self, listen=daemon.udp)
         for worker in job.workers:
-            ask = worker.frame("ask", slot=0, chunk=2, digest=digest_of(0, 2))
+            ask = worker.frame("ask", slot=0, use=2, digest=digest_of(0, 2))
             worker.send(ask)
             gone = worker.expect(lambda frame: frame.kind == "gone", "gone",
                                  lambda w=worker, a=ask: w.send(a))
             self.assertEqual((gone.job, gone.epoch), (job.number, epoch))
         job.begin_again()
         self.assertNotEqual(job.workers[0].epoch, epoch)
-        # Worker 0 alone has the result of chunk 2; the others contribute again and are given it.
+        # Worker 0 alone has the result of use 2; the others contribute again and are given it.
         job.workers[0].restore(results[0])
         for worker, frame in list(zip(job.workers, old))[1:]:
             worker.send(frame.of(epoch=worker.epoch))
             again = worker.expect_result(frame)
             self.assertEqual((again.payload, again.workers), (words(321, 321, 321), 0b111))
         for result in job.reduce(0, WRAP, [words(5, r, 1) for r in range(3)]):
-            self.assertEqual((result.payload, result.chunk), (words(15, 3, 3), 3))
+            self.assertEqual((result.payload, result.use), (words(15, 3, 3), 3))
         self.assertEqual(daemon.metric("accepted_total"), 3)
         job.leave()
         self.assertEqual(daemon.jobs(), [])
@@ -328,7 +328,7 @@ class Strangers(SluicedTest):
 
     def frames_of(self, job, epoch):
         """One of every kind that is not a join, in the name of worker 1."""
-        place = {"slot": 0, "chunk": 1, "digest": digest_of(0, 1)}
+        place = {"slot": 0, "use": 1, "digest": digest_of(0, 1)}
         summed = {**place, "workers": 3, **WRAP.fields()}
         entries = (1, 2, 3, 4)
         fields = {
@@ -336,7 +336,7 @@ class Strangers(SluicedTest):
             "restore": {**summed, "payload": bytes(12)},
             "table": {"table": table_name(entries), "payload": table_payload(entries)},
             "result": {**summed, "payload": bytes(12)}, "wait": {**place, "workers": 1},
-            "restored": {"slot": 0, "chunk": 1}, "need_table": {"table": 1}, "gone": {},
+            "restored": {"slot": 0, "use": 1}, "need_table": {"table": 1}, "gone": {},
             "left": {"workers": 3}, "refused": {"payload": b"go away"},
         }
         return [Frame(kind, job=job, worker=1, epoch=epoch, **rest)
@@ -393,10 +393,10 @@ class Strangers(SluicedTest):
         self.job.workers[0].send(mine)
         forged = [
             member.frame("leave"), other.of(payload=words(9, 9, 9)),
-            other.of(chunk=1 << 30, digest=1), other.of(chunk=other.chunk + 2), other.of(digest=1),
+            other.of(use=1 << 30, digest=1), other.of(use=other.use + 2), other.of(digest=1),
             other.of(kind="restore", payload=words(9, 9, 9)),
-            other.of(kind="restore", chunk=other.chunk + 1), other.of(worker=0),
-            member.frame("ask", slot=0, chunk=other.chunk, digest=other.digest),
+            other.of(kind="restore", use=other.use + 1), other.of(worker=0),
+            member.frame("ask", slot=0, use=other.use, digest=other.digest),
             *self.frames_of(self.job.number, self.epoch),
         ]
         for frame in forged:

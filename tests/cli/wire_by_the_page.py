@@ -19,7 +19,7 @@ TAG_AT = 64
 WORKERS_MAX, TERMS_SIZE_MAX, REFUSAL_SIZE_MAX, ENTRIES_MAX = 64, 512, 1024, 256
 
 # Which fields a kind has besides job and worker; the others are zero.
-PLACE = ("slot", "chunk")
+PLACE = ("slot", "use")
 REDUCTION = ("op", "bits", "down", "extra", "count", "grain")
 SUMMED = ("epoch", *PLACE, "digest", "workers", "table", "flags", *REDUCTION)
 FIELDS = {
@@ -44,7 +44,7 @@ class Frame:
     worker: int = 0
     epoch: int = 0
     slot: int = 0
-    chunk: int = 0
+    use: int = 0
     table: int = 0
     digest: int = 0  # the token in what answers a join
     workers: int = 0
@@ -112,7 +112,7 @@ def build(frame, version=VERSION):
     return sealed(HEADER.pack(
         MAGIC, version, KINDS.index(frame.kind) + 1, HEADER_SIZE + len(frame.payload), frame.flags,
         bin(frame.workers).count("1"), frame.job, frame.epoch, frame.worker, frame.slot,
-        frame.chunk, frame.table, frame.digest, frame.workers, OPS.index(frame.op), frame.bits,
+        frame.use, frame.table, frame.digest, frame.workers, OPS.index(frame.op), frame.bits,
         DOWNS.index(frame.down), frame.extra, frame.count, frame.grain, frame.next, 0
     ) + frame.payload)
 
@@ -125,7 +125,7 @@ def require(holds, what):
 def parse(data):
     """The frame of a datagram, or Malformed with the first fault in the order of the page."""
     require(len(data) >= HEADER_SIZE, "shorter than a header")
-    (magic, version, kind, length, flags, contributors, job, epoch, worker, slot, chunk, table,
+    (magic, version, kind, length, flags, contributors, job, epoch, worker, slot, use, table,
      digest, workers, op, bits, down, extra, count, grain, next_chunk, tag) = HEADER.unpack(
          data[:HEADER_SIZE])
     require(magic == MAGIC, "not of Sluice")
@@ -135,7 +135,7 @@ def parse(data):
     require(tag == struct.unpack("<I", sealed(data)[TAG_AT:TAG_AT + 4])[0], "damaged")
     require(not any(data[TAG_AT + 4:HEADER_SIZE]), "the rest of the tag is not zero")
     require(1 <= kind <= len(KINDS), "an unknown kind")
-    values = {"epoch": epoch, "slot": slot, "chunk": chunk, "table": table, "digest": digest,
+    values = {"epoch": epoch, "slot": slot, "use": use, "table": table, "digest": digest,
               "workers": workers, "flags": flags, "op": op, "bits": bits, "down": down,
               "extra": extra, "count": count, "grain": grain, "next": next_chunk}
     name = KINDS[kind - 1]

@@ -17,7 +17,7 @@ from support import LAB, LIMIT_S
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(LAB.parent))
 from lab_parts import answering, control  # noqa: E402
-from lab_parts.options import Rate  # noqa: E402
+from lab_parts.lab_options import Rate  # noqa: E402
 from lab_parts.system import Unavailable  # noqa: E402
 
 CLIENT = pathlib.Path(control.__file__)

@@ -16,7 +16,7 @@ from support import (BLOCK, ECHO, LAB, LIMIT_S, WHY_NO_PROC, LabTest, children, 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(LAB.parent))
 from lab_parts import control  # noqa: E402
-from lab_parts.options import Rate  # noqa: E402
+from lab_parts.lab_options import Rate  # noqa: E402
 
 CLIENT = pathlib.Path(control.__file__)
 

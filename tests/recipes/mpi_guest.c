@@ -48,7 +48,7 @@ static void make(Worker* worker, double timeout) {
 }
 
 static sluice_code reduce(Worker* worker, uint64_t step) {
-  const sluice_job job = {0, kCount, worker->values, worker->values};
+  const sluice_entry job = {0, kCount, worker->values, worker->values};
   return sluice_group_reduce(worker->group, step, &job, 1);
 }
 

@@ -30,7 +30,7 @@ FORWARD(sluice_code, sluice_group_make,
          const sluice_tensor* tensors, size_t count, sluice_group** group),
         (world, codec, options, tensors, count, group))
 FORWARD(sluice_code, sluice_group_reduce,
-        (sluice_group * group, uint64_t step, const sluice_job* jobs, size_t count),
+        (sluice_group * group, uint64_t step, const sluice_entry* jobs, size_t count),
         (group, step, jobs, count))
 FORWARD(void, sluice_group_free, (sluice_group * group), (group))
 

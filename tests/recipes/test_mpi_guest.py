@@ -6,7 +6,7 @@ import pathlib
 import re
 import unittest
 
-from blocks import blocks
+from shell_blocks import blocks
 from mpi_kit import INCLUDE, LIBRARY, LIBRARY_FOLDER, MPIRUN, SHARED, STRICT, needs_mpi
 from recipes_kit import ENVIRONMENT, ROOT, RecipeTest
 

@@ -12,7 +12,7 @@ import pathlib
 import sys
 import unittest
 
-from blocks import blocks
+from shell_blocks import blocks
 from recipes_kit import ATTEMPTS, ROOT, RecipeTest, needs
 
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("install", "quickstart")]

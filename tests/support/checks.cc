@@ -27,7 +27,7 @@ std::vector<std::uint32_t> counted_ranks(const Scenario& scenario) {
   return ranks;
 }
 
-// The tensors' pieces of the only step's means.
+// The tensors' extents of the only step's means.
 std::vector<std::span<const float>> means_by_tensor(const Inputs& inputs, const Outcome& outcome) {
   std::vector<std::span<const float>> means;
   std::span<const float> rest(outcome.means);

@@ -8,8 +8,8 @@
 
 #include "carrier/world.h"
 #include "codec/codec.h"
+#include "tests/support/arrangement.h"
 #include "tests/support/rig.h"
-#include "tests/support/scenario.h"
 #include "tests/support/team.h"
 
 namespace sluice::support {

@@ -22,11 +22,11 @@ struct Worker {
   Worker(const Codec& codec, std::uint32_t rank, std::uint32_t n, const Floats& values,
          const Floats& kept = {})
       : gradient(values), mean(values.size(), -77.0f), residual(kept) {
-    chunk.piece = {{1, 1, values.size()}, 0, static_cast<std::uint32_t>(values.size()), rank, n};
+    chunk.extent = {{1, 1, values.size()}, 0, static_cast<std::uint32_t>(values.size()), rank, n};
     chunk.gradient = gradient;
     chunk.mean = mean;
     tally.resize(codec.traits(n).tally_count);
-    state.resize(codec.plan(chunk.piece.tensor, n).state_size);
+    state.resize(codec.plan(chunk.extent.tensor, n).state_size);
     chunk.tally = tally;
     chunk.state = state;
     measure(codec);
@@ -47,16 +47,16 @@ struct Worker {
   Chunk seen(const Codec& codec, Arena& arena) {
     Kept kept;
     if (!residual.empty()) kept = {error_feedback.get(), true, {residual}};
-    return with_feedback(chunk, kept, codec.traits(chunk.piece.workers).fuses_feedback, arena);
+    return with_feedback(chunk, kept, codec.traits(chunk.extent.workers).fuses_feedback, arena);
   }
 
-  // For a codec of one step with one round: its round, then its answer.
+  // For a codec of one leg with one round: its round, then its answer.
   Round ask() {
-    const Result<Step> step = exchange->next({});
-    EXPECT_TRUE(step && step->kind == Step::Kind::ask && step->rounds.size() == 1);
-    return step->rounds[0];
+    const Result<Leg> leg = exchange->next({});
+    EXPECT_TRUE(leg && leg->kind == Leg::Kind::ask && leg->rounds.size() == 1);
+    return leg->rounds[0];
   }
-  Result<Step> answer(std::span<const std::byte> down, std::span<const Part> parts) {
+  Result<Leg> answer(std::span<const std::byte> down, std::span<const Part> parts) {
     const std::vector<Answer> answers{{down, parts}};
     return exchange->next(answers);
   }

@@ -22,7 +22,7 @@ struct Went {
   std::vector<Bytes> ups;
   Bytes down;
 };
-using Steps = std::vector<std::vector<Went>>;
+using Legs = std::vector<std::vector<Went>>;
 
 inline Bytes reduce(const Reduction& what, const std::vector<Bytes>& ups, Workers from) {
   const auto n = static_cast<std::uint32_t>(ups.size());
@@ -43,21 +43,21 @@ inline Answer laid_down(const Went& went, const Round& round, const Part& part) 
   return {round.down.first(went.down.size()), {&part, 1}};
 }
 
-// Runs the exchange; those of `missing` are not counted. Gives the steps with their rounds.
-inline Steps run(Team& team, const std::vector<std::uint32_t>& missing = {}) {
+// Runs the exchange; those of `missing` are not counted. Gives the legs with their rounds.
+inline Legs run(Team& team, const std::vector<std::uint32_t>& missing = {}) {
   const auto n = static_cast<std::uint32_t>(team.size());
   WorkerSet from = WorkerSet::all(n);
   for (const std::uint32_t rank : missing) from.erase(rank);
-  Steps log;
+  Legs log;
   std::vector<std::vector<Answer>> answers(n);
   std::vector<Part> parts;
   while (true) {
     std::vector<std::vector<Round>> asked(n);
     for (std::uint32_t rank = 0; rank < n; ++rank) {
-      const Result<Step> step = team[rank]->exchange->next(answers[rank]);
-      EXPECT_TRUE(step.has_value()) << step.error().what;
-      if (!step) return log;
-      asked[rank].assign(step->rounds.begin(), step->rounds.end());
+      const Result<Leg> leg = team[rank]->exchange->next(answers[rank]);
+      EXPECT_TRUE(leg.has_value()) << leg.error().what;
+      if (!leg) return log;
+      asked[rank].assign(leg->rounds.begin(), leg->rounds.end());
       EXPECT_EQ(asked[rank].size(), asked[0].size());
     }
     if (asked[0].empty()) return log;

@@ -12,7 +12,7 @@
 #include "kernels/lanes/lanes.h"
 #include "kernels/level.h"
 #include "round/lists.h"
-#include "round/sums.h"
+#include "round/sum_reader.h"
 
 namespace sluice::support {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::uint32_t kCountMax = 1u << 20;
 constexpr unsigned kCodeBits = 4;
 constexpr std::uint32_t kCodeMax = (1u << kCodeBits) - 1;
 constexpr std::uint32_t kMessageSize = 8;  // index u32, value f32
-constexpr std::size_t kModelSize = 8;      // refinement u32, steps u32
+constexpr std::size_t kModelSize = 8;      // refinement u32, legs u32
 constexpr std::array kRefinements{1.0, 0.5, 0.75};
 
 constexpr std::array<std::uint16_t, kCodeMax + 1> make_table() {
@@ -44,9 +44,9 @@ std::uint8_t exponent_of(float value) {
 class FakeExchange final : public Exchange {
  public:
   FakeExchange(const Chunk& chunk, Arena& arena, Flaw flaw)
-      : chunk_(chunk), flaw_(flaw), blocks_(divide_up(chunk.piece.count, kBlock)) {
-    const std::uint32_t count = chunk.piece.count;
-    const std::uint32_t workers = chunk.piece.workers;
+      : chunk_(chunk), flaw_(flaw), blocks_(divide_up(chunk.extent.count, kBlock)) {
+    const std::uint32_t count = chunk.extent.count;
+    const std::uint32_t workers = chunk.extent.workers;
     const bool any = count != 0;
     exponent_.what = {.op = Op::max, .bits = 8, .count = any ? 1u : 0u};
     nothing_.what = {.op = Op::lane_sum, .bits = 1, .count = 0, .grain = 8};
@@ -71,13 +71,13 @@ class FakeExchange final : public Exchange {
     end_ = arena.place<std::byte>(0).data();
   }
 
-  Result<Step> next(std::span<const Answer> answers) override {
+  Result<Leg> next(std::span<const Answer> answers) override {
     if (at_ != At::start && answers.size() != rounds_used_) {
       return malformed("fake: an answer per round expected");
     }
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (flaw_ == Flaw::accepts_truncation) break;
-      SLUICE_TRY(check_answer(rounds_[i], answers[i], chunk_.piece.workers));
+      SLUICE_TRY(check_answer(rounds_[i], answers[i], chunk_.extent.workers));
     }
     switch (at_) {
       case At::start: return ask_exponent();
@@ -100,26 +100,26 @@ class FakeExchange final : public Exchange {
     [[nodiscard]] Round round(Workers only) const { return {what, up, down, only}; }
   };
 
-  Result<Step> ask_rounds(At at, std::initializer_list<Round> rounds) {
+  Result<Leg> ask_rounds(At at, std::initializer_list<Round> rounds) {
     at_ = at;
     rounds_used_ = rounds.size();
     std::copy(rounds.begin(), rounds.end(), rounds_.begin());
     return ask(std::span(rounds_).first(rounds_used_));
   }
 
-  Result<Step> ask_exponent() {
+  Result<Leg> ask_exponent() {
     std::uint8_t largest = 0;
-    for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
+    for (std::uint32_t i = 0; i < chunk_.extent.count; ++i) {
       largest = std::max(largest, exponent_of(static_cast<float>(offset_from_prediction(i))));
     }
     for (std::byte& up : exponent_.up) up = static_cast<std::byte>(std::min<int>(largest, 254));
     return ask_rounds(At::exponent, {exponent_.round(chunk_.only), nothing_.round(chunk_.only)});
   }
 
-  Result<Step> ask_codes(const Answer& answer) {
+  Result<Leg> ask_codes(const Answer& answer) {
     if (!answer.parts.empty()) {
       only_ = keep(answer.parts[0].from, words_);
-      counted_ = only_.has(chunk_.piece.rank);
+      counted_ = only_.has(chunk_.extent.rank);
       const auto agreed = std::to_integer<std::uint8_t>(exponent_.down[0]);
       if (agreed == 255) return malformed("fake: exponent out of range");
       if (counted_ && agreed < std::to_integer<std::uint8_t>(exponent_.up[0])) {
@@ -129,9 +129,9 @@ class FakeExchange final : public Exchange {
     }
     const RandomStream dither(chunk_.key, Purpose::dither, kShared);
     std::fill(codes_.up.begin(), codes_.up.end(), std::byte{0});
-    for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
+    for (std::uint32_t i = 0; i < chunk_.extent.count; ++i) {
       const double unit = (offset_from_prediction(i) / scale_ + 1) / 2;
-      const double code = std::floor(unit * kCodeMax + dither.uniform(chunk_.piece.offset + i));
+      const double code = std::floor(unit * kCodeMax + dither.uniform(chunk_.extent.offset + i));
       lanes::put(codes_.up, i, kCodeBits,
                  static_cast<std::uint32_t>(std::clamp(code, 0.0, double{kCodeMax})));
     }
@@ -144,12 +144,12 @@ class FakeExchange final : public Exchange {
     return ask_rounds(At::codes, {codes_.round({})});
   }
 
-  Result<Step> ask_rest(const Answer& answer) {
-    SumReader reader(codes_.what, chunk_.piece.workers, answer);
+  Result<Leg> ask_rest(const Answer& answer) {
+    SumReader reader(codes_.what, chunk_.extent.workers, answer);
     std::array<std::int32_t, kBlock> twice;
-    while (chunk_.piece.count != 0 && !reader.done()) {
+    while (chunk_.extent.count != 0 && !reader.done()) {
       SLUICE_TRY_ASSIGN(const SumReader::Grain grain, reader.next(twice));
-      counted_in_[grain.first / kBlock] = grain.from.has(chunk_.piece.rank) ? 1 : 0;
+      counted_in_[grain.first / kBlock] = grain.from.has(chunk_.extent.rank) ? 1 : 0;
       const double whole = kTableMax * grain.from.count();
       for (std::uint32_t i = 0; i < grain.count; ++i) {
         total_[grain.first + i] =
@@ -159,7 +159,7 @@ class FakeExchange final : public Exchange {
     std::uint32_t where = 0;
     double largest = 0;
     std::fill(signs_.up.begin(), signs_.up.end(), std::byte{0});
-    for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
+    for (std::uint32_t i = 0; i < chunk_.extent.count; ++i) {
       const double rest = offset_from_prediction(i) - my_value(i);
       lanes::put(signs_.up, i, 1, rest >= 0 ? 1 : 0);
       if (std::fabs(rest - my_refinement(i)) <= std::fabs(largest)) continue;
@@ -178,8 +178,8 @@ class FakeExchange final : public Exchange {
   }
 
   Status read_signs(const Answer& answer) {
-    if (chunk_.piece.count == 0) return ok();
-    SumReader reader(signs_.what, chunk_.piece.workers, answer);
+    if (chunk_.extent.count == 0) return ok();
+    SumReader reader(signs_.what, chunk_.extent.workers, answer);
     std::array<std::int32_t, kBlock> twice;
     while (!reader.done()) {
       SLUICE_TRY_ASSIGN(const SumReader::Grain grain, reader.next(twice));
@@ -192,7 +192,7 @@ class FakeExchange final : public Exchange {
   }
 
   Status read_messages(const Answer& answer) {
-    if (chunk_.piece.count == 0) return ok();
+    if (chunk_.extent.count == 0) return ok();
     MessageReader reader(largest_.what, answer);
     while (true) {
       SLUICE_TRY_ASSIGN(const auto message, reader.next());
@@ -201,7 +201,7 @@ class FakeExchange final : public Exchange {
       if (message->bytes.size() != kMessageSize) return malformed("fake: message size");
       const auto index = load_le<std::uint32_t>(message->bytes);
       const auto value = load_le<float>(message->bytes, 4);
-      if (index >= chunk_.piece.count || !std::isfinite(value)) {
+      if (index >= chunk_.extent.count || !std::isfinite(value)) {
         return malformed("fake: message out of range");
       }
       total_[index] += value / static_cast<float>(answer.parts[0].from.count());
@@ -212,12 +212,12 @@ class FakeExchange final : public Exchange {
   // written, which may be the gradient's own memory.
   void finish() {
     std::uint64_t positive = 0;
-    for (std::uint32_t i = 0; i < chunk_.piece.count; ++i) {
+    for (std::uint32_t i = 0; i < chunk_.extent.count; ++i) {
       if (chunk_.keeper != nullptr) tell(i);
       if (flaw_ == Flaw::leaves_a_coordinate_out && i == 3) continue;
       chunk_.mean[i] = std::isnan(total_[i]) ? 0 : total_[i];
       positive += chunk_.mean[i] > 0 ? 1 : 0;
-      if (flaw_ == Flaw::ranks_disagree && i == 5 && chunk_.piece.rank == 1) chunk_.mean[i] += 1;
+      if (flaw_ == Flaw::ranks_disagree && i == 5 && chunk_.extent.rank == 1) chunk_.mean[i] += 1;
       if (flaw_ == Flaw::levels_disagree && kernel_level() == Level::scalar) chunk_.mean[i] += 1;
     }
     for (std::uint32_t b = 0; b < blocks_; ++b) {
@@ -241,7 +241,7 @@ class FakeExchange final : public Exchange {
   }
 
   [[nodiscard]] std::size_t state_at(std::uint32_t i) const {
-    return static_cast<std::size_t>((chunk_.piece.offset + i) / kBlock) * sizeof(float);
+    return static_cast<std::size_t>((chunk_.extent.offset + i) / kBlock) * sizeof(float);
   }
   [[nodiscard]] double predicted(std::uint32_t i) const {
     return load_le<float>(chunk_.state, state_at(i));

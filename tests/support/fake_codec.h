@@ -1,7 +1,7 @@
 // A codec that no one should use: it exists to exercise what the catalogue's do not, and, with a
 // flaw, to show that the conformance checks can fail.
 //
-// Three steps: the largest exponent (one grain, so one set of workers for what follows) next to a
+// Three legs: the largest exponent (one grain, so one set of workers for what follows) next to a
 // round of no lanes; codes of 4 bits through a table, rounded down lanes, any workers per grain; a
 // bit of refinement per coordinate in narrow lanes next to a gathered message with each worker's
 // largest rest. Per-tensor state predicts each block by its last mean, agreed counts go into a

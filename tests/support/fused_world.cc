@@ -61,8 +61,8 @@ class Apart final : public Carrier {
     }
   }
 
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
-    SLUICE_TRY(port(ticket).post(ticket, place, step));
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override {
+    SLUICE_TRY(port(ticket).post(ticket, place, leg));
     SLUICE_TRY(port(ticket).flush());
     last_ = std::max(last_, ticket.sequence + 1);
     return ok();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "carrier/world.h"
-#include "tests/support/scenario.h"
+#include "tests/support/arrangement.h"
 #include "tests/support/subject.h"
 
 namespace sluice::support {

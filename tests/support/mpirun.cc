@@ -54,10 +54,10 @@ Ranks run_ranks(std::uint32_t ranks, const std::string& filter) {
   Ranks done{false, command + "\n"};
   std::FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return done;
-  std::array<char, 4096> piece{};
+  std::array<char, 4096> extent{};
   for (std::size_t size = 1; size != 0;) {
-    size = std::fread(piece.data(), 1, piece.size(), pipe);
-    done.output.append(piece.data(), size);
+    size = std::fread(extent.data(), 1, extent.size(), pipe);
+    done.output.append(extent.data(), size);
   }
   const bool ended_well = pclose(pipe) == 0;
   done.succeeded = ended_well && done.output.find("] 0 tests from") == std::string::npos;

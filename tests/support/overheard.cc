@@ -13,9 +13,9 @@ class Listener final : public Keeper {
   Listener(const Chunk& chunk, Told* told)
       : keeper_(chunk.keeper),
         told_(told),
-        rank_(chunk.piece.rank),
-        tensor_(chunk.piece.tensor),
-        offset_(chunk.piece.offset),
+        rank_(chunk.extent.rank),
+        tensor_(chunk.extent.tensor),
+        offset_(chunk.extent.offset),
         given_(chunk.given()),
         mean_(chunk.mean),
         unwritten_(chunk.mean.empty() ? 0.0f : chunk.mean[0]) {}

@@ -34,24 +34,24 @@ void RecordingCarrier::check_round(const Ticket& ticket, const Round& round) {
 }
 
 Status RecordingCarrier::post(const Ticket& ticket, const Place& place,
-                              std::span<const Round> step) {
-  if (step.empty() || step.size() > kStepRoundsMax) {
-    complain(ticket, fmt::format("a step of {} rounds", step.size()));
+                              std::span<const Round> leg) {
+  if (leg.empty() || leg.size() > kLegRoundsMax) {
+    complain(ticket, fmt::format("a leg of {} rounds", leg.size()));
   }
-  if (rounds_ == 0 && !step.empty()) {
-    first_ = step[0].what;
+  if (rounds_ == 0 && !leg.empty()) {
+    first_ = leg[0].what;
     first_.table = {};
   }
   Seen& seen = exchanges_[ticket.sequence];
-  for (std::size_t i = 0; i < step.size(); ++i) {
-    check_round(ticket, step[i]);
-    const std::uint64_t name = mix(mix(mix(ticket.sequence, ticket.digest), seen.steps), i);
-    wire_ += digest_bytes(mix(name, digest_of(step[i].what)), step[i].up);
-    bytes_up_ += step[i].up.size();
+  for (std::size_t i = 0; i < leg.size(); ++i) {
+    check_round(ticket, leg[i]);
+    const std::uint64_t name = mix(mix(mix(ticket.sequence, ticket.digest), seen.legs), i);
+    wire_ += digest_bytes(mix(name, digest_of(leg[i].what)), leg[i].up);
+    bytes_up_ += leg[i].up.size();
   }
-  rounds_ += step.size();
-  ++seen.steps;
-  return inner_.post(ticket, place, step);
+  rounds_ += leg.size();
+  ++seen.legs;
+  return inner_.post(ticket, place, leg);
 }
 
 Result<std::span<const Answer>> RecordingCarrier::take(const Ticket& ticket) {

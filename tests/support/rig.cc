@@ -29,32 +29,32 @@ Bytes copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.e
 // One worker's memory, exchange and traffic.
 class Bench {
  public:
-  Bench(const Codec& codec, const RigCase& rig_case, const Piece& piece, Carrier& carrier,
+  Bench(const Codec& codec, const RigCase& rig_case, const Extent& extent, Carrier& carrier,
         const Tampering& tampering)
-      : tampering_(carrier, piece.workers, tampering),
-        record_(tampering_, piece.workers),
-        gradient_(piece.count * sizeof(float), rig_case.borders),
-        mean_(piece.count * sizeof(float), rig_case.borders),
+      : tampering_(carrier, extent.workers, tampering),
+        record_(tampering_, extent.workers),
+        gradient_(extent.count * sizeof(float), rig_case.borders),
+        mean_(extent.count * sizeof(float), rig_case.borders),
         feedback_(std::move(*make_feedback(rig_case.feedback))),
-        kept_memory_(feedback_.info->memories.size() * piece.count * sizeof(float),
+        kept_memory_(feedback_.info->memories.size() * extent.count * sizeof(float),
                      rig_case.borders),
-        state_(codec.plan(piece.tensor, piece.workers).state_size, rig_case.borders),
+        state_(codec.plan(extent.tensor, extent.workers).state_size, rig_case.borders),
         in_place_(rig_case.in_place) {
-    const Traits traits = codec.traits(piece.workers);
+    const Traits traits = codec.traits(extent.workers);
     model_.resize(traits.model_size);
     tally_.resize(traits.tally_count);
-    fill_gradient(rig_case.data, kSeed, kTensorId, piece.rank, gradient_.as<float>());
-    fill_gradient(DataKind::normal, kSeed + 1, kTensorId, piece.rank, kept_memory_.as<float>());
+    fill_gradient(rig_case.data, kSeed, kTensorId, extent.rank, gradient_.as<float>());
+    fill_gradient(DataKind::normal, kSeed + 1, kTensorId, extent.rank, kept_memory_.as<float>());
     std::fill(state_.bytes().begin(), state_.bytes().end(), std::byte{0});
     // Unlike on any other rank, so that a coordinate nobody writes shows.
-    std::fill(mean_.as<float>().begin(), mean_.as<float>().end(), Team::unwritten(piece.rank));
-    chunk_.piece = piece;
+    std::fill(mean_.as<float>().begin(), mean_.as<float>().end(), Team::unwritten(extent.rank));
+    chunk_.extent = extent;
     chunk_.key = chunk_key(kSeed, 0, kTensorId);
     chunk_.gradient = gradient_.as<float>();
     chunk_.mean = in_place_ ? gradient_.as<float>() : mean_.as<float>();
     kept_ = {feedback_.kind.get(), feedback_.info->plain, {}};
     for (std::size_t i = 0; i < feedback_.info->memories.size(); ++i) {
-      kept_.memories[i] = kept_memory_.as<float>().subspan(i * piece.count, piece.count);
+      kept_.memories[i] = kept_memory_.as<float>().subspan(i * extent.count, extent.count);
     }
     chunk_.state = state_.bytes();
     chunk_.model = model_;
@@ -100,7 +100,7 @@ class Bench {
       if (!std::isfinite(value)) complain("feedback keeps what is not finite");
     }
     outcome.workers.push_back(std::move(worker));
-    if (chunk_.piece.rank != 0) return;
+    if (chunk_.extent.rank != 0) return;
     outcome.down_sizes = record_.down_sizes(ticket_.sequence);
     outcome.host_size = host_->bytes().size();
     outcome.place_size = place_->bytes().size();
@@ -110,14 +110,14 @@ class Bench {
 
  private:
   void complain(const std::string& what) {
-    if (complaint_.empty()) complaint_ = fmt::format("worker {}: {}", chunk_.piece.rank, what);
+    if (complaint_.empty()) complaint_ = fmt::format("worker {}: {}", chunk_.extent.rank, what);
   }
 
   void begin(const Codec& codec, GuardedMemory::Borders borders) {
     Arena measuring;
     Chunk bare;
-    bare.piece = chunk_.piece;
-    const bool fuses = codec.traits(chunk_.piece.workers).fuses_feedback;
+    bare.extent = chunk_.extent;
+    const bool fuses = codec.traits(chunk_.extent.workers).fuses_feedback;
     const Kept kind{kept_.kind, kept_.plain, {}};
     if (codec.begin(with_feedback(bare, kind, fuses, measuring), measuring) != nullptr) {
       complain("a measuring begin made an exchange");
@@ -179,14 +179,14 @@ class Bench {
 
   void turn(std::span<const Answer> answers) {
     while (++turns_ <= kStepsMax) {
-      const Result<Step> step = exchange_->next(answers);
+      const Result<Leg> step = exchange_->next(answers);
       if (!step) return fail(step.error());
-      if (step->kind == Step::Kind::done) {
+      if (step->kind == Leg::Kind::done) {
         worker.end = RigWorker::End::done;
         return check_inputs();
       }
       check_untouched("ask");
-      if (step->kind == Step::Kind::wait) return complain("waits, though nothing is on a device");
+      if (step->kind == Leg::Kind::wait) return complain("waits, though nothing is on a device");
       rounds_ = step->rounds;
       posted_.clear();
       for (const Round& round : rounds_) {
@@ -261,7 +261,7 @@ RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const Ri
   Tensor tensor = tensors_of(scenario)[0];
   tensor.id = kTensorId;
   const Plan plan = codec.plan(tensor, rig_case.workers);
-  Piece piece{tensor, 0, std::min(rig_case.count, plan.count_max), 0, rig_case.workers};
+  Extent extent{tensor, 0, std::min(rig_case.count, plan.count_max), 0, rig_case.workers};
   auto world = carrier.make_world(world_options(scenario, {}));
   RigOutcome outcome;
   if (!world) {
@@ -269,9 +269,9 @@ RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const Ri
     return outcome;
   }
   std::vector<std::unique_ptr<Bench>> benches;
-  for (piece.rank = 0; piece.rank < rig_case.workers; ++piece.rank) {
+  for (extent.rank = 0; extent.rank < rig_case.workers; ++extent.rank) {
     benches.push_back(
-        std::make_unique<Bench>(codec, rig_case, piece, (*world)->port(piece.rank), tampering));
+        std::make_unique<Bench>(codec, rig_case, extent, (*world)->port(extent.rank), tampering));
   }
   for (const auto& bench : benches) bench->start();
   for (bool moved = true; moved;) {

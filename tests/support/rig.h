@@ -10,8 +10,8 @@
 #include "base/result.h"
 #include "carrier/world.h"
 #include "codec/codec.h"
+#include "tests/support/arrangement.h"
 #include "tests/support/guarded.h"
-#include "tests/support/scenario.h"
 #include "tests/support/tampering_carrier.h"
 
 namespace sluice::support {
@@ -41,7 +41,7 @@ struct RigWorker {
 struct RigOutcome {
   std::string complaint;  // the first promise that was broken; empty: none
   std::vector<RigWorker> workers;
-  std::vector<std::vector<std::size_t>> down_sizes;  // of worker 0's answers, by step and round
+  std::vector<std::vector<std::size_t>> down_sizes;  // of worker 0's answers, by leg and round
   std::size_t host_size = 0;                         // memory of one exchange
   std::size_t place_size = 0;
 };

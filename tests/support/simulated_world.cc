@@ -114,7 +114,7 @@ class Cluster final : public protocol::Outbox {
   std::vector<std::unique_ptr<protocol::Aggregator>> aggregators_;
   std::vector<std::unique_ptr<protocol::Worker>> workers_;
   std::uint32_t speaking_ = 0;
-  std::vector<std::uint64_t> posted_;  // steps, by rank
+  std::vector<std::uint64_t> posted_;  // legs, by rank
 };
 
 class Port final : public Carrier {
@@ -122,9 +122,9 @@ class Port final : public Carrier {
   Port(Cluster& cluster, std::uint32_t rank)
       : cluster_(cluster), rank_(rank), worker_(cluster.worker(rank)) {}
 
-  Status post(const Ticket& ticket, const Place&, std::span<const Round> step) override {
+  Status post(const Ticket& ticket, const Place&, std::span<const Round> leg) override {
     cluster_.count_post(rank_);
-    return worker_.post(ticket, step);
+    return worker_.post(ticket, leg);
   }
   // Time goes on only when others have posted as much: the thread that would is this one.
   Result<std::span<const Answer>> take(const Ticket& ticket) override {

@@ -21,7 +21,7 @@ SparseJob::SparseJob(std::string_view spec, const Tensor& tensor, const SparseJo
                                   .seed = 5,
                                   .feedback = options.feedback,
                                   .chunk_count = options.chunk_count},
-                        .crew = Crew::stepped};
+                        .staffing = Staffing::stepped};
   of_fleet.world.lost = options.lost;
   auto fleet = Fleet::make(of_fleet, codec_, {&tensor, 1});
   SLUICE_ASSERT(fleet.has_value());
@@ -33,10 +33,10 @@ std::string SparseJob::step(const Gradients& gradients) {
     std::vector<float>& mean = means_[rank];
     if (in_place_) {
       mean = gradients[rank];
-      return std::vector<Job>{{0, mean, mean}};
+      return std::vector<BucketEntry>{{0, mean, mean}};
     }
     std::fill(mean.begin(), mean.end(), Team::unwritten(rank));
-    return std::vector<Job>{{0, gradients[rank], mean}};
+    return std::vector<BucketEntry>{{0, gradients[rank], mean}};
   });
   if (!verdict) return verdict.error().message;
   for (std::uint32_t rank = 1; rank < means_.size(); ++rank) {

@@ -12,7 +12,7 @@
 
 #include "carrier/world.h"
 #include "catalog/codecs.h"
-#include "group/crew.h"
+#include "group/fleet.h"
 #include "group/group.h"
 #include "tests/support/sparse_data.h"
 
@@ -34,7 +34,7 @@ class SparseJob {
 
   // Empty, or what went wrong: an error, or workers with different means.
   std::string step(const Gradients& gradients);
-  // Steps before this one were another job's.
+  // Legs before this one were another job's.
   void skip_to(std::uint64_t step) { step_ = step; }
 
   [[nodiscard]] const std::vector<float>& mean() const { return means_[0]; }

@@ -22,29 +22,29 @@ std::string_view name_of(Kind kind) {
 }
 
 std::string describe(const Tampering& tampering) {
-  return fmt::format("{} in exchange {}, step {}, round {}, position {}, mask {:#04x}",
-                     name_of(tampering.kind), tampering.sequence, tampering.step, tampering.round,
+  return fmt::format("{} in exchange {}, leg {}, round {}, position {}, mask {:#04x}",
+                     name_of(tampering.kind), tampering.sequence, tampering.leg, tampering.round,
                      tampering.position, std::to_integer<unsigned>(tampering.mask));
 }
 
 Status TamperingCarrier::post(const Ticket& ticket, const Place& place,
-                              std::span<const Round> step) {
-  const std::uint32_t number = steps_[ticket.sequence]++;
-  const bool now = ticket.sequence == tampering_.sequence && number == tampering_.step;
+                              std::span<const Round> leg) {
+  const std::uint32_t number = legs_[ticket.sequence]++;
+  const bool now = ticket.sequence == tampering_.sequence && number == tampering_.leg;
   if (now && tampering_.kind == Kind::fail_post) {
     return Error{Code::exhausted, 0, "refused by the test"};
   }
-  if (now && tampering_.round < step.size()) {
-    down_ = step[tampering_.round].down;
-    lanes_ = step[tampering_.round].what.count;
+  if (now && tampering_.round < leg.size()) {
+    down_ = leg[tampering_.round].down;
+    lanes_ = leg[tampering_.round].what.count;
   }
-  return inner_.post(ticket, place, step);
+  return inner_.post(ticket, place, leg);
 }
 
 Result<std::span<const Answer>> TamperingCarrier::take(const Ticket& ticket) {
   auto answers = inner_.take(ticket);
   const bool now =
-      ticket.sequence == tampering_.sequence && steps_[ticket.sequence] == tampering_.step + 1;
+      ticket.sequence == tampering_.sequence && legs_[ticket.sequence] == tampering_.leg + 1;
   if (!answers || !now) return answers;
   if (tampering_.kind == Kind::fail_take) return Error{Code::timeout, 0, "failed by the test"};
   answers_.assign(answers->begin(), answers->end());

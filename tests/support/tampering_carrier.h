@@ -35,12 +35,12 @@ struct Tampering {
     answer_dropped,   // the last answer is missing
     answer_repeated,  // the last answer comes twice
     answers_none,     // no answers at all
-    fail_post,        // the carrier refuses the step
+    fail_post,        // the carrier refuses the leg
     fail_take,        // the carrier's answer is a time-out
   };
   Kind kind = Kind::nothing;
   std::uint64_t sequence = 0;
-  std::uint32_t step = 0;
+  std::uint32_t leg = 0;
   std::uint32_t round = 0;
   std::size_t position = 0;
   std::byte mask{0};
@@ -54,7 +54,7 @@ class TamperingCarrier final : public Carrier {
   TamperingCarrier(Carrier& inner, std::uint32_t workers, const Tampering& tampering)
       : inner_(inner), workers_(workers), tampering_(tampering) {}
 
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
   Result<bool> flush() override { return inner_.flush(); }
   Status wait(std::chrono::nanoseconds timeout) override { return inner_.wait(timeout); }
@@ -70,8 +70,8 @@ class TamperingCarrier final : public Carrier {
   Carrier& inner_;
   std::uint32_t workers_;
   Tampering tampering_;
-  std::unordered_map<std::uint64_t, std::uint32_t> steps_;  // posted so far, per exchange
-  std::span<std::byte> down_;                               // Round::down of the round to spoil
+  std::unordered_map<std::uint64_t, std::uint32_t> legs_;  // posted so far, per exchange
+  std::span<std::byte> down_;                              // Round::down of the round to spoil
   std::uint32_t lanes_ = 0;
   std::vector<Answer> answers_;
   std::vector<Part> parts_;

@@ -88,8 +88,8 @@ void Team::prepare() {
   }
 }
 
-std::vector<Job> Team::jobs(std::uint32_t rank) {
-  std::vector<Job> all;
+std::vector<BucketEntry> Team::entries(std::uint32_t rank) {
+  std::vector<BucketEntry> all;
   for (std::size_t tensor = 0; tensor < means_.size(); ++tensor) {
     std::vector<float>& mean = means_[tensor][rank];
     const std::span<const float> gradient =
@@ -102,7 +102,8 @@ std::vector<Job> Team::jobs(std::uint32_t rank) {
 Verdict Team::run(std::uint64_t step) {
   prepare();
   const ScopedLevel level(way_.level);
-  return run_step(way_.crew, groups_, step, [this](std::uint32_t rank) { return jobs(rank); });
+  return run_step(way_.staffing, groups_, step,
+                  [this](std::uint32_t rank) { return entries(rank); });
 }
 
 std::vector<Code> Team::run_all(std::uint64_t step) {
@@ -110,7 +111,7 @@ std::vector<Code> Team::run_all(std::uint64_t step) {
   const ScopedLevel level(way_.level);
   std::vector<Code> codes(workers(), Code::pending);
   for (std::uint32_t rank = 0; rank < workers(); ++rank) {
-    const Status started = groups_[rank]->start(step, jobs(rank));
+    const Status started = groups_[rank]->start(step, entries(rank));
     if (!started) codes[rank] = started.error().code;
   }
   for (bool moved = true; moved;) {

@@ -10,10 +10,10 @@
 
 #include "base/result.h"
 #include "carrier/world.h"
-#include "group/crew.h"
+#include "group/fleet.h"
 #include "group/group.h"
+#include "tests/support/arrangement.h"
 #include "tests/support/recording_carrier.h"
-#include "tests/support/scenario.h"
 #include "tests/support/tampering_carrier.h"
 
 namespace sluice::support {
@@ -43,7 +43,7 @@ class Team {
 
  private:
   void prepare();
-  [[nodiscard]] std::vector<Job> jobs(std::uint32_t rank);
+  [[nodiscard]] std::vector<BucketEntry> entries(std::uint32_t rank);
 
   const Inputs& inputs_;
   Way way_;

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 
-from lab_parts.options import Rate, why_no_loss_on_loopback
+from lab_parts.lab_options import Rate, why_no_loss_on_loopback
 from lab_parts.system import CLONE_NEWNET, Unavailable, call, say
 
 INTERFACE, BRIDGE = "lab0", "bridge"  # The interface has the same name in every namespace.

@@ -13,7 +13,7 @@ import time
 from lab_parts import answering, processes, relay
 from lab_parts.control import VARIABLE
 from lab_parts.network import node_of_aggregator
-from lab_parts.options import AGGREGATOR_PORT, Rate
+from lab_parts.lab_options import AGGREGATOR_PORT, Rate
 from lab_parts.system import TIMED_OUT, say
 
 READY_S = 60.0                  # What an aggregator has until it is ready.

@@ -10,7 +10,7 @@ from .drawing import definitions, swatch
 from .figures import (best_of, headline, heads_of, ratio, rows_of, seeds_of, spread, title_of,
                       without_nonsense)
 from .markup import NOTHING, Markup, element, join, number, percent
-from .table import head_table, table
+from .page_table import head_table, table
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARRIERS = {"torch": "over torch's process groups", "stream": "over UDP to aggregators"}

@@ -110,7 +110,7 @@ def attach(model: torch.nn.Module, codec: str | Mapping[str, str] | None = None,
     start_step
         Steps before this one travel exactly.
     options
-        ``sparse_codec`` (``"lossless"`` or ``"f32"``), ``seed``, ``lanes``, ``wave``,
+        ``sparse_codec`` (``"lossless"`` or ``"f32"``), ``seed``, ``tracks``, ``wave``,
         ``timeout``, ``check_every``, ``probe_every``, ``backend``, ``carrier`` (``"auto"``,
         ``"torch"`` or ``"stream"``), ``aggregators``.
 

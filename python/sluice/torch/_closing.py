@@ -1,4 +1,4 @@
-"""Ends what an attached model holds: lanes, aggregators, process groups.
+"""Ends what an attached model holds: tracks, aggregators, process groups.
 
 Also when the model is dropped without a word, and at exit.
 """
@@ -29,20 +29,20 @@ def weak(method: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-def close_lanes(parts: Parts, ranks: Ranks | Alone, pid: int) -> None:
+def close_tracks(parts: Parts, ranks: Ranks | Alone, pid: int) -> None:
     if os.getpid() == pid:
         ranks.say_goodbye()  # first: a rank that waits for this one should not do so in vain
         parts.close()
 
 
-def close_groups(end_lanes: Callable[[], Any], ranks: Ranks | Alone, pid: int) -> None:
-    """Where the last to know of a model is a lane, another thread closes: one that the process
-    waits for before it ends, and that can wait for the lane."""
+def close_groups(end_tracks: Callable[[], Any], ranks: Ranks | Alone, pid: int) -> None:
+    """Where the last to know of a model is a track, another thread closes: one that the process
+    waits for before it ends, and that can wait for the track."""
     if os.getpid() != pid:
         return
 
     def close() -> None:
-        end_lanes()
+        end_tracks()
         ranks.close()
 
     if not threading.current_thread().daemon:
@@ -50,7 +50,7 @@ def close_groups(end_lanes: Callable[[], Any], ranks: Ranks | Alone, pid: int) -
         return
     try:
         threading.Thread(target=close, name=CLOSER).start()
-    except RuntimeError:  # The interpreter ends, and has closed the lanes.
+    except RuntimeError:  # The interpreter ends, and has closed the tracks.
         pass
 
 

@@ -163,8 +163,8 @@ class Collectives:
         elif what.kind == _native.ALL_GATHER:
             self._all_gather(source, target, what.count)
         else:
-            lanes = source.there(4 * what.count, True).view(torch.int32)
-            self._begin(NAMES[what.kind], "allreduce", [lanes], self._options[what.kind],
+            integers = source.there(4 * what.count, True).view(torch.int32)
+            self._begin(NAMES[what.kind], "allreduce", [integers], self._options[what.kind],
                         fills=(source, 4 * what.count))
 
     # --- one collective ---

@@ -33,7 +33,7 @@ class TensorInfo(c.Structure):
     _fields_ = [("id", c.c_uint64), ("rows", c.c_uint64), ("cols", c.c_uint64)]
 
 
-class Job(c.Structure):
+class Entry(c.Structure):
     _fields_ = [("tensor", c.c_uint32), ("count", c.c_uint64), ("gradient", c.c_void_p),
                 ("mean", c.c_void_p)]
 
@@ -123,13 +123,13 @@ _SIGNATURES = {
                                    c.c_int, _OUT]),
     "sluice_port_over": (c.c_int, [_HANDLE, c.POINTER(Callbacks), c.c_double, _OUT]),
     "sluice_port_free": (None, [_HANDLE]),
-    "sluice_port_run": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Job), c.c_size_t]),
+    "sluice_port_run": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Entry), c.c_size_t]),
     "sluice_port_report": (c.c_int, [_HANDLE, c.POINTER(Report)]),
     "sluice_port_probes": (c.c_size_t, [_HANDLE, c.POINTER(Probe), c.c_size_t]),
     "sluice_port_traffic": (c.c_int, [_HANDLE, c.POINTER(Traffic)]),
     "sluice_queue_make": (c.c_int, [_OUT, c.c_size_t, c.c_uint64, _OUT]),
     "sluice_queue_free": (None, [_HANDLE]),
-    "sluice_queue_put": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Job), c.c_size_t,
+    "sluice_queue_put": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Entry), c.c_size_t,
                                    c.POINTER(c.c_uint64)]),
     "sluice_queue_put_turn": (c.c_int, [_HANDLE, c.POINTER(c.c_uint64)]),
     "sluice_queue_serve": (c.c_int, [_HANDLE, c.c_size_t, c.POINTER(Event)]),
@@ -197,7 +197,7 @@ class Memory:
         check(lib().sluice_memory_make(c.byref(options), c.byref(self._handle)))
 
     def add(self, codec: Codec, tensors: Sequence[TensorInfo], rows: bool = False) -> None:
-        """More tensors; `rows`: whose jobs bring as many of their rows as the step has."""
+        """More tensors; `rows`: whose entries bring as many of their rows as the step has."""
         add = lib().sluice_memory_add_rows if rows else lib().sluice_memory_add
         array = (TensorInfo * len(tensors))(*tensors)
         check(add(self._handle, codec._handle, array, len(tensors)))
@@ -308,9 +308,9 @@ class Port:
                                      c.byref(handle)))
         return cls(memory, handle)
 
-    def run(self, order: Order, jobs: c.Array) -> Report:
+    def run(self, order: Order, entries: c.Array) -> Report:
         """Averages a bucket by itself; blocks, without Python's lock."""
-        check(lib().sluice_port_run(self._handle, c.byref(order), jobs, len(jobs)))
+        check(lib().sluice_port_run(self._handle, c.byref(order), entries, len(entries)))
         report = Report()
         check(lib().sluice_port_report(self._handle, c.byref(report)))
         count = lib().sluice_port_probes(self._handle, None, 0)
@@ -345,10 +345,10 @@ class Queue:
         array = (c.c_void_p * len(ports))(*(port._handle.value for port in ports))
         check(lib().sluice_queue_make(array, len(ports), wave, c.byref(self._handle)))
 
-    def put(self, order: Order, jobs: c.Array) -> int:
+    def put(self, order: Order, entries: c.Array) -> int:
         """The bucket's number."""
         number = c.c_uint64()
-        check(lib().sluice_queue_put(self._handle, c.byref(order), jobs, len(jobs),
+        check(lib().sluice_queue_put(self._handle, c.byref(order), entries, len(entries),
                                      c.byref(number)))
         return number.value
 

@@ -1,4 +1,4 @@
-"""What an attached model runs on: lanes, the queue that they serve, aggregators, a stager."""
+"""What an attached model runs on: tracks, the queue that they serve, aggregators, a stager."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import torch
 
 from sluice.torch import _native
-from sluice.torch._lanes import Lane
+from sluice.torch._tracks import Track
 from sluice.torch._stager import Stager
 from sluice.torch._steps import Steps
 from sluice.torch._stream import Stream
@@ -21,16 +21,16 @@ class Parts:
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self.lanes: list[Lane] = []
+        self.tracks: list[Track] = []
         self.stream: Stream | None = None
         self._queue: _native.Queue | None = None
         self._stager: Stager | None = None
 
     def start(self, wave: int) -> _native.Queue:
-        """Once all lanes are there."""
-        self._queue = _native.Queue([lane.port for lane in self.lanes], wave)
-        for lane in self.lanes:
-            lane.start(self._queue)
+        """Once all tracks are there."""
+        self._queue = _native.Queue([track.port for track in self.tracks], wave)
+        for track in self.tracks:
+            track.start(self._queue)
         return self._queue
 
     def put(self, work: Work, is_last: bool) -> None:
@@ -58,21 +58,21 @@ class Parts:
         if self._queue is not None:
             self._queue.close(at_once=self.steps.error is not None)
             self._join()
-            if any(lane.is_elsewhere() for lane in self.lanes):  # in what waits for a rank
+            if any(track.is_elsewhere() for track in self.tracks):  # in what waits for a rank
                 self._queue.close(at_once=True)
-                for lane in self.lanes:
-                    lane.collectives.interrupt()
+                for track in self.tracks:
+                    track.collectives.interrupt()
                 if self.stream is not None:
                     self.stream.wake()
                 self._join()
-        if self._queue is not None and not any(lane.is_elsewhere() for lane in self.lanes):
+        if self._queue is not None and not any(track.is_elsewhere() for track in self.tracks):
             self._queue.free()
-        for lane in self.lanes:
-            lane.leave()
+        for track in self.tracks:
+            track.leave()
         if self.stream is not None:
             self.stream.close()
 
     def _join(self) -> None:
         until = time.monotonic() + PATIENCE
-        for lane in self.lanes:
-            lane.join(until)
+        for track in self.tracks:
+            track.join(until)

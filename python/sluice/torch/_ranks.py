@@ -113,7 +113,7 @@ class Ranks:
     Ranks are counted within the group, from 0.
     """
 
-    def __init__(self, group: Any, lanes: int, timeout: float | None, backend: str | None,
+    def __init__(self, group: Any, tracks: int, timeout: float | None, backend: str | None,
                  carrier: str) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise SluiceError("torch.distributed is not initialised; accepted: after"
@@ -131,14 +131,14 @@ class Ranks:
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
         self.watch: Any = None  # until ranks have met
         self.watch = Watch(self.rank, self._meet(
-            {"carrier": carrier, "lanes": lanes, "backend": backend or "gloo",
+            {"carrier": carrier, "tracks": tracks, "backend": backend or "gloo",
              "version": sluice.__version__}))
         self._end_watch = weakref.finalize(self, Watch.close, self.watch)  # also at exit
         self.groups: list[Any] = []
-        self._make_groups(lanes, backend or "gloo")
+        self._make_groups(tracks, backend or "gloo")
         self.gathers_flat = self._gathers_flat()
 
-    def _make_groups(self, lanes: int, backend: str) -> None:
+    def _make_groups(self, tracks: int, backend: str) -> None:
         """On a thread: torch waits in C++ for all ranks, and nothing wakes it if one dies then."""
         position = "attach, making process groups"
         ends: list[BaseException | None] = []
@@ -149,7 +149,7 @@ class Ranks:
                 if self.device.type == "cuda":
                     torch.cuda.set_device(self.device)
                 with _own_numbers(_attached[tuple(self._ranks)]):
-                    for _ in range(lanes):
+                    for _ in range(tracks):
                         self.groups.append(self._new_group(backend))
                 ends.append(None)
             except BaseException as error:

@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence, Union
 
 PREFIX = "SLUICE_"
 Given = Union[str, Mapping[str, str]]  # a SPEC, or SPECs by pattern
-RENAMED = {"parcel": "wave"}  # what an option was called before
+RENAMED = {"parcel": "wave"}  # names that are refused, since their values meant something else
 TIMEOUT_MAX = 86400.0  # seconds
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
@@ -71,6 +71,7 @@ class Option:
     maximum: float | None = None
     choices: tuple[Any, ...] = ()  # none: any
     alike: bool = True  # every rank must have the same
+    former: str = ""  # the name it had before, which is still accepted
 
     @property
     def variable(self) -> str:
@@ -91,8 +92,9 @@ OPTIONS = (
            " all with fewer than two dimensions", 0, 2**40),
     Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
     Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
-    Option("lanes", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
-           " waves are spread over; auto: 2, of backend nccl 1, which takes no more", 1, 16),
+    Option("tracks", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
+           " waves are spread over; auto: 2, of backend nccl 1, which takes no more", 1, 16,
+           former="lanes"),
     Option("wave", int, 1 << 21, "4096 to 2^28", "elements that travel together at most", 4096,
            2**28),
     Option("timeout", _seconds, None, "auto, 0.1 to 86400", "seconds until a rank that does not"
@@ -124,7 +126,7 @@ class Settings:
     min_size: int
     start_step: int
     seed: int
-    lanes: int | None
+    tracks: int | None
     wave: int
     timeout: float | None
     check_every: int
@@ -134,9 +136,9 @@ class Settings:
     aggregators: tuple[str, ...]
 
     @property
-    def lane_count(self) -> int:
+    def track_count(self) -> int:
         """With two, one encodes while the other's bytes travel."""
-        return self.lanes or (1 if self.backend == "nccl" else 2)
+        return self.tracks or (1 if self.backend == "nccl" else 2)
 
     @property
     def is_streaming(self) -> bool:
@@ -151,7 +153,7 @@ class Settings:
         """What every rank must have alike."""
         return {**{option.name: _plain(getattr(self, option.name))
                    for option in OPTIONS if option.alike},
-                "lanes": self.lane_count, "carrier": self.carrier_name}
+                "tracks": self.track_count, "carrier": self.carrier_name}
 
 
 def _plain(value: Any) -> Any:
@@ -186,11 +188,26 @@ def said(name: str, arguments: Mapping[str, Any]) -> str:
     return f"environment variable {option.variable}" if from_environment else name
 
 
+def _renamed(values: Mapping[str, Any], prefix: str = "", case: Any = str) -> dict[str, Any]:
+    """Options that were given by their former name, under the name they have."""
+    renamed = dict(values)
+    for option in OPTIONS:
+        old, name = prefix + case(option.former), prefix + case(option.name)
+        if not option.former or old not in values:
+            continue
+        if values.get(name) is not None:
+            raise TypeError(f"{old} and {name} are given, which are one option; accepted: {name}")
+        renamed[name] = renamed.pop(old)
+    return renamed
+
+
 def make(arguments: Mapping[str, Any],
          environment: Mapping[str, str] | None = None) -> Settings:
     """Settings from arguments (None: not given), then the environment, then the defaults."""
     environment = os.environ if environment is None else environment
     known = {option.name: option for option in OPTIONS}
+    arguments = _renamed(arguments)
+    environment = _renamed(environment, PREFIX, str.upper)
     for old, new in RENAMED.items():
         if old in arguments:
             raise TypeError(f"option {old!r} is called {new!r} now; accepted: {new}=…")
@@ -218,10 +235,10 @@ def make(arguments: Mapping[str, Any],
     if settings.carrier == "torch" and settings.aggregators:
         raise ValueError(f"aggregators {', '.join(settings.aggregators)} with carrier 'torch',"
                          " which has none; accepted: carrier stream or auto")
-    if settings.backend == "nccl" and settings.lane_count > 1:
-        raise ValueError(f"lanes is {settings.lanes} with backend 'nccl', whose process groups"
+    if settings.backend == "nccl" and settings.track_count > 1:
+        raise ValueError(f"tracks is {settings.tracks} with backend 'nccl', whose process groups"
                          " would wait for each other on the device, in another order on every rank;"
-                         " accepted: 1 lane, or backend gloo")
+                         " accepted: 1 track, or backend gloo")
     return settings
 
 

@@ -18,7 +18,7 @@ from sluice.torch._errors import SluiceError
 from sluice.torch._work import HALVES, BucketWork, Tensor
 
 if TYPE_CHECKING:
-    from sluice.torch._lanes import Lane
+    from sluice.torch._tracks import Track
     from sluice.torch._steps import Steps
 
 # Indexes made here are right; torch 2 warns where nobody says whether to look.
@@ -60,9 +60,9 @@ def read_rows(data: Tensor, count: int) -> Tensor:
     return rows
 
 
-def union_of_rows(rows: Tensor, total: int, lane: Lane, where: str) -> Tensor:
+def union_of_rows(rows: Tensor, total: int, track: Track, where: str) -> Tensor:
     """The rows that any rank has, of `total`; ascending, as this rank's."""
-    ranks, size = lane.ranks, lane.ranks.size
+    ranks, size = track.ranks, track.ranks.size
     counts = [(total + size - 1 - rank) // size for rank in range(size)]  # looked after by a rank
     keepers, order = torch.sort(rows % size, stable=True)
     parts = (rows[order] // size).split(torch.bincount(keepers, minlength=size).tolist())
@@ -73,10 +73,10 @@ def union_of_rows(rows: Tensor, total: int, lane: Lane, where: str) -> Tensor:
         except ValueError as error:
             raise SluiceError(f"{where}: from rank {rank} came {error}") from None
 
-    told = lane.collectives.swap([write_rows(*one) for one in zip(parts, counts)])
+    told = track.collectives.swap([write_rows(*one) for one in zip(parts, counts)])
     mine = counts[ranks.rank]
     kept = torch.unique(torch.cat([read(rank, data, mine) for rank, data in enumerate(told)]))
-    told = lane.collectives.share(write_rows(kept, mine))
+    told = track.collectives.share(write_rows(kept, mine))
     union = torch.cat([read(rank, data, count) * size + rank
                        for rank, (data, count) in enumerate(zip(told, counts))])
     return union.sort().values
@@ -103,15 +103,15 @@ class SparseWork(BucketWork):
     def where(self) -> str:
         return f"step {self.step}, bucket {self.index}, rows"
 
-    def run(self, lane: Lane, number: int) -> None:
+    def run(self, track: Track, number: int) -> None:
         rows, values = self._host_rows()
-        self.rows = union_of_rows(rows, self.buffer.shape[0], lane, self.where)
+        self.rows = union_of_rows(rows, self.buffer.shape[0], track, self.where)
         self._packed = torch.zeros(self.rows.numel(), self._width)
         self._packed[torch.searchsorted(self.rows, rows)] = values
         count, address = self._packed.numel(), self._packed.data_ptr()
         if count:
-            jobs = (_native.Job * 1)((self._tensor, count, address, address))
-            report = lane.run(self._steps.order(self, number), jobs)
+            entries = (_native.Entry * 1)((self._tensor, count, address, address))
+            report = track.run(self._steps.order(self, number), entries)
             self.infinite, self.probes = report.infinite, report.probes
 
     def counts(self) -> dict[str, int]:

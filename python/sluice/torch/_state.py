@@ -16,7 +16,7 @@ from sluice.torch import _checkpoint, _closing, _native, _settings, _time_slices
 from sluice.torch._alone import Alone, is_alone
 from sluice.torch._choices import Choices
 from sluice.torch._errors import SluiceError
-from sluice.torch._lanes import PHASES, Lane
+from sluice.torch._tracks import PHASES, Track
 from sluice.torch._parts import Parts
 from sluice.torch._ranks import Ranks
 from sluice.torch._sparse import SparseWork
@@ -67,8 +67,8 @@ class State:
         return self.steps.step
 
     @property
-    def lanes(self) -> list[Lane]:
-        return self._parts.lanes
+    def tracks(self) -> list[Track]:
+        return self._parts.tracks
 
     def __repr__(self) -> str:
         where = "detached" if self.detached else \
@@ -102,7 +102,7 @@ class State:
         settings = self.settings
         alone = is_alone(group)
         self.ranks = Alone() if alone else \
-            Ranks(group, settings.lane_count, settings.timeout, settings.backend,
+            Ranks(group, settings.track_count, settings.timeout, settings.backend,
                   settings.carrier_name)
         self.ranks.agree(self._facts(named, sparse))
         self.memory = _native.Memory(self.ranks.rank, self.ranks.size, settings.seed,
@@ -114,14 +114,14 @@ class State:
         if not alone:
             self._parts.stream = Stream(self.ranks, settings.aggregators) \
                 if settings.is_streaming else None
-            self._make_lanes()
+            self._make_tracks()
             queue = self._parts.start(settings.wave)
         self.steps.begin(self.ranks, self.memory, queue)
         # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
         # then would end the process. Process groups go at exit without our help.
-        self._close_lanes = weakref.finalize(self, _closing.close_lanes, self._parts, self.ranks,
+        self._close_tracks = weakref.finalize(self, _closing.close_tracks, self._parts, self.ranks,
                                              self._pid)
-        self._close_groups = weakref.finalize(self, _closing.close_groups, self._close_lanes,
+        self._close_groups = weakref.finalize(self, _closing.close_groups, self._close_tracks,
                                               self.ranks, self._pid)
         self._close_groups.atexit = False
         self.ranks.at_step(self.step)
@@ -158,15 +158,15 @@ class State:
         settings, stream = self.settings, self._parts.stream
         over = f"aggregators {', '.join(stream.aggregators)}" if stream else \
             settings.backend or "gloo"
-        how = f"{self.ranks.size} ranks, {settings.lane_count} lanes over {over}" if self.lanes \
+        how = f"{self.ranks.size} ranks, {settings.track_count} tracks over {over}" if self.tracks \
             else "1 rank, so that nothing travels and nothing is compressed"
         if self.ranks.rank == 0:
             log.info("sluice %s: %s, feedback %s, %s", sluice.__version__, self._choices,
                      settings.feedback, how)
 
-    def _make_lanes(self) -> None:
-        for i in range(self.settings.lane_count):
-            self.lanes.append(Lane(i, self.ranks, self.steps, self.memory, self._parts.stream))
+    def _make_tracks(self) -> None:
+        for i in range(self.settings.track_count):
+            self.tracks.append(Track(i, self.ranks, self.steps, self.memory, self._parts.stream))
 
     def _give_back(self) -> None:
         """After a start that failed."""
@@ -176,14 +176,14 @@ class State:
         if parts.stream is not None:
             parts.stream.give_up()
         if ranks is not None:
-            _closing.close_lanes(parts, ranks, self._pid)
+            _closing.close_tracks(parts, ranks, self._pid)
             ranks.close()
 
     def close(self) -> None:
         """Ends the threads; buckets then go through the framework's own all-reduce."""
         self.detached = True
         if self._started and os.getpid() == self._pid:
-            self._close_lanes()
+            self._close_tracks()
             if self.steps.error is None:
                 self._close_groups()
 
@@ -238,7 +238,7 @@ class State:
 
     def _heard_of_loss(self) -> None:
         """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
-        leave too. A lane that is in a collective hangs up when that fails; it does, as every rank
+        leave too. A track that is in a collective hangs up when that fails; it does, as every rank
         hangs up."""
         has_failed = any(word.kind != LEFT for word in self.ranks.watch.doom())
         if self._parts.stream is not None and has_failed:
@@ -249,7 +249,7 @@ class State:
     def _end_untold_step(self, ids: set[int]) -> None:
         """Where nobody knows how many parameters there are, a step is over when one comes again."""
         if not self._seen.isdisjoint(ids):
-            if self.lanes:
+            if self.tracks:
                 self._parts.await_rest()
                 self.steps.end_untold()
             self._seen = set()
@@ -270,7 +270,7 @@ class State:
         return DenseWork(plan, index, result, buffer, self.step)
 
     def _warn(self, kind: str) -> None:
-        if kind not in self._warned and self.lanes:
+        if kind not in self._warned and self.tracks:
             self._warned.add(kind)
             warnings.warn(f"Sluice does not compress {kind}: they travel exactly; compressed are"
                           " float32, bfloat16 and float16", stacklevel=2)
@@ -311,7 +311,7 @@ class State:
 
     def stats(self) -> dict[str, Any]:
         """What happened so far on this rank: bytes, seconds by phase, the error as measured."""
-        figures = [lane.figures() for lane in self.lanes]
+        figures = [track.figures() for track in self.tracks]
 
         def total(name: str) -> Any:
             return sum(one[name] for one in figures)

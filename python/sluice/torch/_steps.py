@@ -1,7 +1,8 @@
 """Steps: what is on its way, where a step ends, and what became of it all.
 
-The hook's thread puts buckets, lanes take what the queue says of them. A lane knows this object and
-not the hook's state, so that a model which is dropped is gone although its lanes wait for buckets.
+The hook's thread puts buckets, tracks take what the queue says of them. A track knows this object
+and not the hook's state, so that a model which is dropped is gone although its tracks wait for
+buckets.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from sluice.torch._settings import Settings
 from sluice.torch._work import Work
 
 if TYPE_CHECKING:
-    from sluice.torch._lanes import Lane
+    from sluice.torch._tracks import Track
 
 log = logging.getLogger("sluice")
 
 COUNTED = ("steps", "buckets", "gradient_bytes", "skipped_steps", "checks", "exact_buckets",
            "sparse_buckets", "sparse_rows")
-ECHO_SECONDS = 1.0  # for the lane that a failure comes from, to say so
+ECHO_SECONDS = 1.0  # for the track that a failure comes from, to say so
 WORDS_SECONDS = 30.0  # and for its words
 
 
@@ -36,9 +37,9 @@ class Comparison(Work):
         self._steps = steps
         self.done = threading.Event()
 
-    def run(self, lane: Lane, number: int) -> None:
+    def run(self, track: Track, number: int) -> None:
         self._steps.totals["checks"] += 1
-        lane.collectives.compare(f"the mean of step {self._steps.step}",
+        track.collectives.compare(f"the mean of step {self._steps.step}",
                                  self._steps.digest_of_others(number))
 
     def complete(self, error: BaseException | None) -> None:
@@ -51,7 +52,7 @@ class Steps:
     def __init__(self, settings: Settings) -> None:
         self.step = 0
         self.error: BaseException | None = None
-        self.failing = threading.Event()  # a lane knows of a failure and finds words for it
+        self.failing = threading.Event()  # a track knows of a failure and finds words for it
         self.totals = dict.fromkeys(COUNTED, 0)
         self.measured = Measured()
         self.lock = threading.Lock()
@@ -62,7 +63,7 @@ class Steps:
         self._queue: _native.Queue | None = None
         self._works: dict[int, Work] = {}  # on their way, by number; the oldest first
         self._held: list[Work] = []  # done, in a step that is still to be compared
-        self._given_up: list[Work] = []  # after a failure: lanes may still write to their memory
+        self._given_up: list[Work] = []  # after a failure: tracks may still write to their memory
         self._has_last = False  # the step's last bucket has come
         self._compares = False
         self._digest = self._infinite = 0
@@ -83,14 +84,14 @@ class Steps:
             return bool(self._works)
 
     def is_echo(self) -> bool:
-        """Whether a lane that was ended by the queue owes that to another lane, or to the end."""
+        """Whether a track that was ended by the queue owes that to another track, or to the end."""
         return not self._ranks.watch.doom() and self.failing.wait(ECHO_SECONDS)
 
     def is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
 
     def close(self, at_once: bool) -> None:
-        """Ends what lanes serve."""
+        """Ends what tracks serve."""
         if self._queue is not None:
             self._queue.close(at_once)
 
@@ -113,7 +114,7 @@ class Steps:
             yield
         except _native.Unavailable as error:
             self._ranks.check(lambda: where)
-            with self._changed:  # A lane has failed and looks for words.
+            with self._changed:  # A track has failed and looks for words.
                 self._changed.wait_for(lambda: self.error is not None, WORDS_SECONDS)
             self.check()
             raise error
@@ -123,8 +124,8 @@ class Steps:
             raise SluiceError(f"Sluice has failed before: {self.error}")
 
     def _put(self, work: Work) -> None:
-        number = self._queue.put_turn() if work.jobs is None else \
-            self._queue.put(self.order(work), work.jobs)
+        number = self._queue.put_turn() if work.entries is None else \
+            self._queue.put(self.order(work), work.entries)
         self._works[number] = work
 
     def order(self, work: Work, number: int = 0) -> _native.Order:
@@ -151,9 +152,9 @@ class Steps:
         comparison.done.wait()
         self.check()
 
-    # --- lanes ---
+    # --- tracks ---
 
-    def take(self, lane: Lane, event: _native.Event) -> None:
+    def take(self, track: Track, event: _native.Event) -> None:
         """What the queue has to say; raises what fails everything."""
         number = event.number
         with self.lock:
@@ -162,7 +163,7 @@ class Steps:
             return
         infinite, probes = event.infinite, event.probes
         if event.kind == _native.TURN:
-            lane.turn(work, number)
+            track.turn(work, number)
             infinite, probes = work.infinite, work.probes
         infinite += int(work.repack(self._memory))
         digest = work.digest() if self.is_due(self._settings.check_every) else 0

@@ -15,7 +15,7 @@ from sluice.torch._errors import SluiceError
 from sluice.torch._ranks import Ranks
 from sluice.torch._watch import Bell
 
-WINDOW = 4  # chunks of a lane on their way
+WINDOW = 4  # chunks of a track on their way
 PATIENCE = 10.0  # seconds that other ranks get to leave
 
 
@@ -50,9 +50,9 @@ class Stream:
             self.close()
             raise ranks.failed("attach, starting aggregators", error, ranks.drop_all) from None
 
-    def port(self, lane: int, memory: _native.Memory) -> _native.Port:
-        """Joins; returns when all ranks have, for this lane."""
-        return _native.Port.open(memory, self.aggregators, self._job + lane, WINDOW,
+    def port(self, track: int, memory: _native.Memory) -> _native.Port:
+        """Joins; returns when all ranks have, for this track."""
+        return _native.Port.open(memory, self.aggregators, self._job + track, WINDOW,
                                  self._timeout, self._bell.descriptor)
 
     def wake(self) -> None:

@@ -13,7 +13,7 @@ import torch
 from sluice.torch import _native
 
 if TYPE_CHECKING:
-    from sluice.torch._lanes import Lane
+    from sluice.torch._tracks import Track
 
 HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
 Tensor = torch.Tensor
@@ -27,9 +27,9 @@ def as_reals(buffer: Tensor) -> Tensor:
 
 
 class Work:
-    """What travels, or is a turn: then `jobs` is None and run() does it."""
+    """What travels, or is a turn: then `entries` is None and run() does it."""
 
-    jobs: ctypes.Array | None = None
+    entries: ctypes.Array | None = None
     infinite = 0  # coordinates that a turn found so
     probes: Sequence[_native.Probe] = ()  # of a turn
     step = 0
@@ -37,7 +37,7 @@ class Work:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def run(self, lane: "Lane", number: int) -> None:
+    def run(self, track: "Track", number: int) -> None:
         """A turn's collectives."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ class BucketWork(Work):
         return self.result
 
     def complete(self, error: BaseException | None) -> None:
-        """Once; who comes later, such as the stager after a lane's failure, changes nothing."""
+        """Once; who comes later, such as the stager after a track's failure, changes nothing."""
         if self._completing.acquire(blocking=False):
             self.error = error
             self._done.set_result(None)
@@ -115,9 +115,9 @@ class PlainWork(BucketWork):
     def where(self) -> str:
         return f"step {self.step}, bucket {self.index}, {self.buffer.dtype} as it is"
 
-    def run(self, lane: "Lane", number: int) -> None:
+    def run(self, track: "Track", number: int) -> None:
         self.await_device()
-        mean = lane.collectives.mean(self.buffer)
+        mean = track.collectives.mean(self.buffer)
         if mean.is_sparse:
             self.result = mean
         else:
@@ -136,20 +136,20 @@ class Plan:
         self._form = buffer.dtype, buffer.device, buffer.shape
         self.slices = slices  # tensor, offset, elements
         self.bytes = sum(4 * count for _, _, count in slices)
-        self._address, self._jobs = -1, (_native.Job * 0)()
+        self._address, self._entries = -1, (_native.Entry * 0)()
         self._memory: dict[torch.dtype, Tensor] = {}
 
     def fits(self, parameters: list[Tensor], buffer: Tensor) -> bool:
         return self._form == (buffer.dtype, buffer.device, buffer.shape) and \
             buffer.is_contiguous() and self._ids == [id(parameter) for parameter in parameters]
 
-    def jobs(self, address: int) -> ctypes.Array:
+    def entries(self, address: int) -> ctypes.Array:
         """Of floats that begin there."""
         if address != self._address:
-            jobs = [(index, count, address + 4 * at, address + 4 * at)
+            entries = [(index, count, address + 4 * at, address + 4 * at)
                     for index, at, count in self.slices]
-            self._address, self._jobs = address, (_native.Job * len(jobs))(*jobs)
-        return self._jobs
+            self._address, self._entries = address, (_native.Entry * len(entries))(*entries)
+        return self._entries
 
     def host(self, like: Tensor, dtype: torch.dtype) -> Tensor:
         """Memory of the host as long as the bucket. One step at a time uses it."""
@@ -177,7 +177,7 @@ class DenseWork(BucketWork):
             self.floats = self.plan.host(buffer, torch.float32)
             _native.check(_native.lib().sluice_widen(HALVES[host.dtype], host.data_ptr(),
                                                      host.numel(), self.floats.data_ptr()))
-        self.jobs = self.plan.jobs(self.floats.data_ptr())
+        self.entries = self.plan.entries(self.floats.data_ptr())
 
     def repack(self, memory: _native.Memory) -> bool:
         host, finite = self.floats, True

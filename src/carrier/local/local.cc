@@ -44,8 +44,8 @@ class Bell {
   sem_t semaphore_{};
 };
 
-// An exchange's place. Two meetings alternate: a worker a step ahead meets the others in the next
-// one and cannot get two ahead, since that needs everybody's answer to this step.
+// An exchange's place. Two meetings alternate: a worker a leg ahead meets the others in the next
+// one and cannot get two ahead, since that needs everybody's answer to this leg.
 struct Slot {
   explicit Slot(std::uint32_t workers) : meetings{Meeting(workers), Meeting(workers)} {}
   Meeting& of(std::uint64_t generation) { return meetings[generation % 2]; }
@@ -59,10 +59,10 @@ class Port final : public Carrier {
  public:
   Port(LocalWorld& world, std::uint32_t rank, std::size_t slots) : world_(world), rank_(rank) {
     visits_.resize(slots);
-    for (Visit& visit : visits_) visit.answers.reserve(kStepRoundsMax);
+    for (Visit& visit : visits_) visit.answers.reserve(kLegRoundsMax);
   }
 
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override;
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
   Status wait(std::chrono::nanoseconds timeout) override {
     if (bell.wait(timeout)) return ok();
@@ -78,7 +78,7 @@ class Port final : public Carrier {
   struct Visit {
     std::uint64_t generation = 0;
     std::uint64_t sequence = ~std::uint64_t{0};
-    std::uint32_t step = 0;
+    std::uint32_t leg = 0;
     bool open = false;  // posted, not taken
     std::span<const Round> rounds;
     std::vector<Answer> answers;
@@ -116,10 +116,10 @@ class LocalWorld final : public World {
   }
 
   Slot& slot(std::uint64_t sequence) { return *slots_[sequence % slots_.size()]; }
-  void close(Meeting& meeting, std::uint32_t step) {
+  void close(Meeting& meeting, std::uint32_t leg) {
     const FloatEnvironment environment;
     const auto start = std::chrono::steady_clock::now();
-    meeting.close(options_, step);
+    meeting.close(options_, leg);
     combine_nanoseconds_ += (std::chrono::steady_clock::now() - start).count();
     for (const auto& port : ports_) port->bell.ring();
   }
@@ -132,21 +132,21 @@ class LocalWorld final : public World {
   std::atomic<std::int64_t> combine_nanoseconds_{0};
 };
 
-Status Port::post(const Ticket& ticket, const Place& place, std::span<const Round> step) {
+Status Port::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
   if (place.device) return Error{Code::unavailable, 0, "local: device memory is not supported"};
-  if (step.empty() || step.size() > kStepRoundsMax) {
-    return Error{Code::invalid_argument, 0, "local: a step has 1 to 32 rounds"};
+  if (leg.empty() || leg.size() > kLegRoundsMax) {
+    return Error{Code::invalid_argument, 0, "local: a leg has 1 to 32 rounds"};
   }
   if (abandoned_) return Error{Code::unavailable, 0, "local: this end was abandoned"};
   Visit& mine = visit(ticket);
   if (mine.open) return Error{Code::exhausted, 0, "local: more exchanges in flight than slots"};
-  mine.step = mine.sequence == ticket.sequence ? mine.step + 1 : 0;
+  mine.leg = mine.sequence == ticket.sequence ? mine.leg + 1 : 0;
   mine.sequence = ticket.sequence;
-  mine.rounds = step;
+  mine.rounds = leg;
   mine.open = true;
   ++mine.generation;
   Meeting& meeting = world_.slot(ticket.sequence).of(mine.generation);
-  if (meeting.post(rank_, mine.generation, ticket, step)) world_.close(meeting, mine.step);
+  if (meeting.post(rank_, mine.generation, ticket, leg)) world_.close(meeting, mine.leg);
   return ok();
 }
 
@@ -185,7 +185,7 @@ std::string Port::explain(const Ticket& ticket) {
   return meeting.complaint();
 }
 
-// Of workers times window. Each takes about 3 KB, in pieces too small for any of them to be
+// Of workers times window. Each takes about 3 KB, in extents too small for any of them to be
 // refused.
 constexpr std::uint64_t kPlacesMax = std::uint64_t{1} << 17;
 

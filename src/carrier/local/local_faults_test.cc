@@ -62,7 +62,7 @@ TEST(LocalWorld, StepsOfAnExchangeAreCountedForWhoeverLosesContributions) {
   };
   const auto world = world_of(options);
   for (const std::uint64_t sequence : {0u, 1u, 8u}) {
-    for (std::uint32_t step = 0; step < 2; ++step) {
+    for (std::uint32_t leg = 0; leg < 2; ++leg) {
       std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
       seen.clear();
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -71,7 +71,7 @@ TEST(LocalWorld, StepsOfAnExchangeAreCountedForWhoeverLosesContributions) {
       ASSERT_EQ(seen.size(), 2u);
       EXPECT_EQ(seen[1].rank, 1u);
       EXPECT_EQ(seen[1].sequence, sequence);
-      EXPECT_EQ(seen[1].step, step);
+      EXPECT_EQ(seen[1].leg, leg);
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
         ASSERT_TRUE(world->port(rank).take({sequence, 0}).has_value());
       }

@@ -88,8 +88,8 @@ TEST(LocalWorld, UpTo64ThreadsRunManyExchangesOfManySteps) {
     std::atomic<int> wrong{0};
     on_threads(n, [&](std::uint32_t rank) {
       for (std::uint64_t sequence = 0; sequence < 40; ++sequence) {
-        for (std::uint32_t step = 0; step < 1 + sequence % 3; ++step) {
-          const auto base = static_cast<std::uint32_t>(1000 * sequence + std::uint64_t{100} * step);
+        for (std::uint32_t leg = 0; leg < 1 + sequence % 3; ++leg) {
+          const auto base = static_cast<std::uint32_t>(1000 * sequence + std::uint64_t{100} * leg);
           Seat seat = sum_seat(n, 16, base + rank);
           const Ticket ticket{sequence, 77};
           if (!world->port(rank).post(ticket, {}, seat.rounds)) ++wrong;

@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "carrier/local/local.h"
-#include "tests/support/seat.h"
+#include "tests/support/codec_seat.h"
 
 namespace sluice::local {
 

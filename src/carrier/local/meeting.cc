@@ -49,12 +49,12 @@ bool Meeting::post(std::uint32_t rank, std::uint64_t generation, const Ticket& t
   return true;
 }
 
-void Meeting::close(const WorldOptions& options, std::uint32_t step) {
+void Meeting::close(const WorldOptions& options, std::uint32_t leg) {
   error_ = {};
   complaint_.clear();
   // No exception may pass: the others would wait for the end of this for ever.
   try {
-    const Status status = combine_all(options, step);
+    const Status status = combine_all(options, leg);
     if (!status) error_ = status.error();
   } catch (const std::exception&) {
     error_ = {Code::out_of_memory, 0, "local: no memory to combine in"};
@@ -80,7 +80,7 @@ void Meeting::withdraw(std::uint32_t rank, std::uint64_t generation) {
   }
 }
 
-Status Meeting::combine_all(const WorldOptions& options, std::uint32_t step) {
+Status Meeting::combine_all(const WorldOptions& options, std::uint32_t leg) {
   SLUICE_TRY(agree());
   const std::size_t rounds = posted_[0].rounds.size();
   if (outcomes_.size() < rounds) outcomes_.resize(rounds);
@@ -89,7 +89,7 @@ Status Meeting::combine_all(const WorldOptions& options, std::uint32_t step) {
     grow(outcomes_[i].memory, down_size_max(what, workers_));
     grow(scratch_, scratch_size(what));
     outcomes_[i].size = 0;
-    split(i, options, step);
+    split(i, options, leg);
     for (const Part& part : outcomes_[i].parts) SLUICE_TRY(combine_part(i, part, options));
   }
   return ok();
@@ -130,7 +130,7 @@ Status Meeting::agree() {
 }
 
 // Grains with the same contributors in a row are one part.
-void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_t step) {
+void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_t leg) {
   const Round& round = posted_[0].rounds[index];
   Outcome& outcome = outcomes_[index];
   const std::size_t width = worker_words(workers_);
@@ -143,7 +143,7 @@ void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_
     for (std::uint32_t rank = 0; rank < workers_; ++rank) {
       const bool counted =
           round.only.unrestricted()
-              ? !asks || !options.lost({rank, posted_[0].ticket.sequence, step,
+              ? !asks || !options.lost({rank, posted_[0].ticket.sequence, leg,
                                         static_cast<std::uint32_t>(index), at / grain})
               : round.only.has(rank);
       if (!counted) set.erase(rank);

@@ -1,4 +1,4 @@
-// The meeting of all workers for one step of one exchange: each lays down its rounds, the last one
+// The meeting of all workers for one leg of one exchange: each lays down its rounds, the last one
 // combines them all.
 #pragma once
 
@@ -26,8 +26,8 @@ class Meeting {
   bool post(std::uint32_t rank, std::uint64_t generation, const Ticket& ticket,
             std::span<const Round> rounds);
 
-  // Combines all rounds; `step` counts the steps of the exchange. Wakes nobody.
-  void close(const WorldOptions& options, std::uint32_t step);
+  // Combines all rounds; `leg` counts the legs of the exchange. Wakes nobody.
+  void close(const WorldOptions& options, std::uint32_t leg);
 
   // Takes a worker's rounds back, or waits for the worker that is combining them right now.
   void withdraw(std::uint32_t rank, std::uint64_t generation);
@@ -57,9 +57,9 @@ class Meeting {
     std::vector<std::uint64_t> words;  // the sets of all parts, end to end
   };
 
-  Status combine_all(const WorldOptions& options, std::uint32_t step);
+  Status combine_all(const WorldOptions& options, std::uint32_t leg);
   Status agree();
-  void split(std::size_t index, const WorldOptions& options, std::uint32_t step);
+  void split(std::size_t index, const WorldOptions& options, std::uint32_t leg);
   Status combine_part(std::size_t index, const Part& part, const WorldOptions& options);
   Result<std::size_t> combine_tree(const Reduction& what, const Part& part, std::uint32_t fan_in,
                                    std::span<std::byte> into);

@@ -20,7 +20,7 @@ Bytes words(const std::vector<std::uint32_t>& values) {
 
 constexpr Reduction kSum{.op = Op::wrap_sum, .bits = 32, .count = 24, .grain = 8};
 
-// All workers' rounds for one step; worker r sends r + 1 in every lane.
+// All workers' rounds for one leg; worker r sends r + 1 in every lane.
 struct Table {
   explicit Table(std::uint32_t n, const Reduction& reduction = kSum) : rounds(n), downs(n) {
     for (std::uint32_t rank = 0; rank < n; ++rank) {
@@ -31,14 +31,14 @@ struct Table {
   }
   // Everybody posts; the last one closes.
   void hold(Meeting& meeting, std::uint64_t generation, const WorldOptions& options = {},
-            std::uint32_t step = 0) {
+            std::uint32_t leg = 0) {
     for (std::uint32_t rank = 0; rank < rounds.size(); ++rank) {
       const Ticket ticket{tickets.empty() ? Ticket{7, 9} : tickets[rank]};
       const bool last = meeting.post(rank, generation, ticket, rounds[rank]);
       ASSERT_EQ(last, rank + 1 == rounds.size());
       ASSERT_FALSE(meeting.is_closed(generation));
     }
-    meeting.close(options, step);
+    meeting.close(options, leg);
     ASSERT_TRUE(meeting.is_closed(generation));
   }
 
@@ -107,7 +107,7 @@ TEST(Meeting, LostContributionsSplitTheAnswerWhereContributorsChange) {
   WorldOptions options;
   options.lost = [](const Arrival& arrival) {
     EXPECT_EQ(arrival.sequence, 7u);
-    EXPECT_EQ(arrival.step, 5u);
+    EXPECT_EQ(arrival.leg, 5u);
     EXPECT_EQ(arrival.round, 0u);
     return arrival.rank == 1 && arrival.grain == 2;
   };

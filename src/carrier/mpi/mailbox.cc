@@ -77,7 +77,7 @@ Status Mailbox::accept(const Envelope& envelope, Message message,
                        std::span<const std::uint64_t> most) {
   const auto source = static_cast<std::uint32_t>(envelope.source);
   if (source >= workers_ || arrivals_[source] != Arrival::missing) {
-    return Error{Code::io, 0, "mpi: a rank sent the same step twice"};
+    return Error{Code::io, 0, "mpi: a rank sent the same leg twice"};
   }
   int count = 0;
   SLUICE_TRY(check(mpi_.get_count(&envelope, mpi_.byte, &count), "mpi: a message without size"));

@@ -36,9 +36,9 @@ class Port final : public Carrier {
     }
   }
 
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override {
     SLUICE_TRY(check());
-    return slot(ticket).post(ticket, place, step);
+    return slot(ticket).post(ticket, place, leg);
   }
 
   Result<std::span<const Answer>> take(const Ticket& ticket) override {

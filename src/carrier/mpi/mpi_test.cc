@@ -182,8 +182,8 @@ TEST_F(MpiRanks, ReduceLikeCombineWithSeveralExchangesInFlight) {
 TEST_F(MpiRanks, ReduceMessagesOfMegabytes) {
   const std::vector<Reduction> large{{.op = Op::wrap_sum, .bits = 32, .count = 1000001},
                                      {.op = Op::lane_sum, .bits = 4, .count = 1u << 20}};
-  for (std::uint32_t step = 0; step < 2; ++step) {
-    const Trip trip(large, rank_, workers_, step);
+  for (std::uint32_t leg = 0; leg < 2; ++leg) {
+    const Trip trip(large, rank_, workers_, leg);
     ASSERT_TRUE(port_->post({7, 1}, {}, trip.rounds));
     auto answers = port_->take({7, 1});
     while (!answers && answers.error().code == Code::pending) {

@@ -14,9 +14,9 @@ Slot::Slot(const Library& library, Comm comm, std::uint32_t rank, std::uint32_t 
       mail_(library, comm, rank, workers),
       fusion_(rank, workers) {}
 
-Status Slot::post(const Ticket& ticket, const Place& place, std::span<const Round> step) {
+Status Slot::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
   if (busy_) return Error{Code::exhausted, 0, "mpi: more exchanges in flight than slots"};
-  SLUICE_TRY(fusion_.post(ticket, place, step));
+  SLUICE_TRY(fusion_.post(ticket, place, leg));
   SLUICE_TRY(fusion_.seal());
   busy_ = true;
   settled_ = false;
@@ -103,7 +103,7 @@ Status Slot::send_answer() {
   return ok();
 }
 
-// Nobody is a stage ahead by two, so what has this tag is of this step.
+// Nobody is a stage ahead by two, so what has this tag is of this leg.
 Status Slot::receive() {
   return mail_.receive(stage_ == Stage::gathering ? fusion_.receive_sizes()
                                                   : fusion_.answer_sizes());

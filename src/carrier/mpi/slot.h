@@ -1,4 +1,4 @@
-// One exchange at a time among the ranks of an MPI job: a step is fused by itself, and its shards
+// One exchange at a time among the ranks of an MPI job: a leg is fused by itself, and its shards
 // travel from every rank to every rank.
 //
 // Two stages: everybody's bytes for my lanes come to me, my answer goes to everybody.
@@ -21,7 +21,7 @@ class Slot {
   // Uses tags `tag` and `tag + 1` of the communicator for itself.
   Slot(const Library& library, Comm comm, std::uint32_t rank, std::uint32_t workers, int tag);
 
-  Status post(const Ticket& ticket, const Place& place, std::span<const Round> step);
+  Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg);
   Result<std::span<const Answer>> take(const Ticket& ticket);
   // Goes as far as possible without blocking.
   void advance();
@@ -57,7 +57,7 @@ class Slot {
   Stage stage_ = Stage::idle;
   bool busy_ = false;
   bool settled_ = true;
-  Error error_;  // of MPI; those of a step are the fusion's
+  Error error_;  // of MPI; those of a leg are the fusion's
   double combine_seconds_ = 0;
   AlignedBuffer sent_;
 };

@@ -1,5 +1,5 @@
 // Aggregators on sockets of one process, each with a thread and memory of its own: workers spread
-// their chunks over them as over aggregators of different hosts.
+// their uses over them as over aggregators of different hosts.
 #pragma once
 
 #include <functional>

@@ -78,7 +78,7 @@ class Receiver {
 class Sender {
  public:
   explicit Sender(const Socket& socket);
-  // Two pieces make one datagram. Both stay put until flush(). A null address: connected.
+  // Two extents make one datagram. Both stay put until flush(). A null address: connected.
   void add(std::span<const std::byte> header, std::span<const std::byte> payload,
            const SocketAddress* to);
   // Sends all; what the kernel does not take is lost, as datagrams are. Returns the bytes sent.

@@ -16,8 +16,8 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "carrier/stream/clock.h"
-#include "carrier/stream/port.h"
 #include "carrier/stream/servers.h"
+#include "carrier/stream/stream_port.h"
 #include "round/lists.h"
 
 namespace sluice::stream {
@@ -119,7 +119,7 @@ class WholeWorld final : public World {
     for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
       SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
       SLUICE_TRY_ASSIGN(auto port,
-                        Port::open(link_of(options, rank, job, life), aggregators, Kept::no));
+                        Port::open(link_of(options, rank, job, life), aggregators, Caretaker::no));
       world->ports_.push_back(std::move(port));
       world->here_.push_back(rank);
     }
@@ -174,13 +174,13 @@ class OneWorld final : public World {
     const std::uint64_t job = job_name();
     auto world = std::make_unique<OneWorld>(rank, options);
     SLUICE_TRY_ASSIGN(world->port_,
-                      Port::open(link_of(options, rank, job, life), aggregators, Kept::yes));
+                      Port::open(link_of(options, rank, job, life), aggregators, Caretaker::yes));
     // Meetings are a job of their own, at one aggregator: they are rare and small.
     protocol::LinkOptions meeting = link_of(options, rank, mix(job, 1), life);
     meeting.channels = 1;
     meeting.slots = 16;
     meeting.frame_size = 1232;
-    SLUICE_TRY_ASSIGN(world->meeting_, Port::open(meeting, aggregators.first(1), Kept::yes));
+    SLUICE_TRY_ASSIGN(world->meeting_, Port::open(meeting, aggregators.first(1), Caretaker::yes));
     const std::array<Port*, 2> ports{world->port_.get(), world->meeting_.get()};
     SLUICE_TRY(Port::join_all(ports, options.timeout));
     return std::unique_ptr<World>(std::move(world));
@@ -298,7 +298,7 @@ Checked<std::unique_ptr<Port>> open_port(const PortOptions& options) {
   SLUICE_TRY_ASSIGN(const auto aggregators, aggregators_from(options.aggregators));
   SLUICE_TRY_ASSIGN(const std::uint64_t life, draw());
   SLUICE_TRY_ASSIGN(auto port, Port::open(link_of(world, options.rank, options.job, life),
-                                          aggregators, Kept::yes, options.bell));
+                                          aggregators, Caretaker::yes, options.bell));
   SLUICE_TRY(port->join(options.timeout));
   return port;
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "carrier/stream/port.h"
+#include "carrier/stream/stream_port.h"
 #include "carrier/world.h"
 #include "wire/frame.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "carrier/stream/port.h"
 #include "carrier/stream/server.h"
+#include "carrier/stream/stream_port.h"
 #include "sim/workload.h"
 
 namespace sluice::stream {
@@ -24,18 +24,18 @@ std::unique_ptr<World> world_of(std::uint32_t workers, std::uint32_t window = 4)
   return std::move(*world);
 }
 
-// Runs an exchange's steps on a worker; what differs from the plan, as text.
+// Runs an exchange's legs on a worker; what differs from the plan, as text.
 std::string play(Carrier& port, const sim::PlannedExchange& exchange, std::uint64_t sequence,
                  std::uint32_t rank, std::uint32_t workers) {
-  for (const sim::PlannedStep& step : exchange) {
+  for (const sim::PlannedStep& leg : exchange) {
     std::vector<std::vector<std::byte>> downs;
     std::vector<Round> rounds;
-    for (const sim::PlannedRound& round : step) {
+    for (const sim::PlannedRound& round : leg) {
       downs.emplace_back(down_size_max(round.what, workers));
     }
-    for (std::size_t i = 0; i < step.size(); ++i) {
-      const Workers only = step[i].only == 0 ? Workers{} : Workers{{&step[i].only, 1}};
-      rounds.push_back({step[i].what, step[i].ups[rank], downs[i], only});
+    for (std::size_t i = 0; i < leg.size(); ++i) {
+      const Workers only = leg[i].only == 0 ? Workers{} : Workers{{&leg[i].only, 1}};
+      rounds.push_back({leg[i].what, leg[i].ups[rank], downs[i], only});
     }
     const Ticket ticket{sequence, 7};
     if (const Status posted = port.post(ticket, {}, rounds); !posted) return posted.error().what;
@@ -45,8 +45,8 @@ std::string play(Carrier& port, const sim::PlannedExchange& exchange, std::uint6
       answers = port.take(ticket);
     }
     if (!answers) return answers.error().what;
-    for (std::size_t i = 0; i < step.size(); ++i) {
-      if (!std::ranges::equal((*answers)[i].down, step[i].down)) return "another sum";
+    for (std::size_t i = 0; i < leg.size(); ++i) {
+      if (!std::ranges::equal((*answers)[i].down, leg[i].down)) return "another sum";
       if (!check_answer(rounds[i], (*answers)[i], workers)) return "not an answer";
     }
   }
@@ -118,7 +118,7 @@ TEST(Stream, WhoIsMissingIsNamedWithTheChunk) {
     EXPECT_EQ(waited.error().code, Code::timeout);
     said = world->port(0).explain({0, 1});
   }
-  EXPECT_NE(said.find("waiting for workers 1 (slot 0, chunk 1)"), std::string::npos) << said;
+  EXPECT_NE(said.find("waiting for workers 1 (slot 0, use 1)"), std::string::npos) << said;
 }
 
 TEST(Stream, RanksThatReduceDifferentThingsAreToldSo) {
@@ -200,7 +200,7 @@ TEST(Stream, TheServerCountsAndReports) {
   const std::array aggregators{server->address()};
   const protocol::LinkOptions options{
       .rank = 0, .workers = 2, .job = 9, .life = 4, .terms = "test", .channels = 1, .slots = 4};
-  auto port = std::move(*Port::open(options, aggregators, Kept::no));
+  auto port = std::move(*Port::open(options, aggregators, Caretaker::no));
   const Verdict joined = port->join(milliseconds(300));
   ASSERT_FALSE(joined.has_value());
   EXPECT_EQ(joined.error().code, Code::timeout);

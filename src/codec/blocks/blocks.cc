@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "codec/agreed_blocks.h"
 #include "codec/input.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 
 namespace sluice::blocks {
 namespace {
@@ -29,12 +29,12 @@ class BlocksExchange final : public Exchange {
         up_(arena.place<std::byte>(up_size(sum_of(blocks_.count(), block)))),
         down_(arena.place<std::byte>(up_.size())) {}
 
-  Result<Step> next(std::span<const Answer> answers) override {
+  Result<Leg> next(std::span<const Answer> answers) override {
     if (at_ != At::start && answers.size() != rounds_used_) {
       return Error{Code::malformed, 0, "blocks: an answer per round expected"};
     }
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      SLUICE_TRY(check_answer(rounds_[i], answers[i], chunk().piece.workers));
+      SLUICE_TRY(check_answer(rounds_[i], answers[i], chunk().extent.workers));
     }
     switch (at_) {
       case At::start: return ask_exponents();
@@ -49,14 +49,14 @@ class BlocksExchange final : public Exchange {
  private:
   enum class At : std::uint8_t { start, exponents, values };
 
-  Result<Step> ask_exponents() {
+  Result<Leg> ask_exponents() {
     rounds_[0] = blocks_.ask(&blockfloat::sparse_exponents);
     rounds_used_ = 1;
     at_ = At::exponents;
     return ask(std::span(rounds_).first(rounds_used_));
   }
 
-  Result<Step> ask_values(const Answer& answer) {
+  Result<Leg> ask_values(const Answer& answer) {
     SLUICE_TRY(blocks_.agree(answer));
     std::uint32_t odd_count = 0;
     for (std::uint32_t b = 0; b < blocks_.count(); ++b) {
@@ -162,7 +162,7 @@ class BlocksExchange final : public Exchange {
     std::uint32_t end = b;
     while (end < blocks_.count() && blocks_.exponent(end) == 0) ++end;
     const std::uint32_t first = blocks_.first(b);
-    const std::uint32_t count = std::min(chunk().piece.count, blocks_.first(end)) - first;
+    const std::uint32_t count = std::min(chunk().extent.count, blocks_.first(end)) - first;
     tell_zeros(first, count);
     const auto mean = chunk().mean.subspan(first, count);
     std::fill(mean.begin(), mean.end(), 0.0f);

@@ -48,7 +48,7 @@ class Alone {
  private:
   Chunk chunk_at(std::size_t at) {
     Chunk chunk;
-    chunk.piece = {{1, 1, kCount}, at, kChunk, 0, 1};
+    chunk.extent = {{1, 1, kCount}, at, kChunk, 0, 1};
     chunk.gradient = std::span(gradient_).subspan(at, kChunk);
     chunk.mean = std::span(mean_).subspan(at, kChunk);
     return chunk;

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "codec/blocks/blocks.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "tests/support/codec_worker.h"
 
 namespace sluice::blocks {
@@ -43,7 +43,7 @@ class Alone {
   }
   static Floats residual() { return Floats(100, kKept); }
 
-  Result<Step> answer(const Bytes& down, std::span<const Part> parts) {
+  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
     const std::vector<Answer> answers{{down, parts}};
     return worker_.exchange->next(answers);
   }
@@ -52,7 +52,7 @@ class Alone {
     const Part all{0, 4, both_.view()};
     ASSERT_TRUE(answer({kExponent, std::byte{0}, kExponent, kExponent}, {&all, 1}).has_value());
   }
-  Result<Step> sums(const Bytes& list) {
+  Result<Leg> sums(const Bytes& list) {
     const Part lanes{0, 96, both_.view()};
     return answer(list, {&lanes, 1});
   }
@@ -69,9 +69,9 @@ class Alone {
   WorkerSet both_ = WorkerSet::all(2);
 };
 
-void expect_malformed(const Result<Step>& step, const std::string& what) {
-  ASSERT_FALSE(step.has_value()) << what;
-  EXPECT_EQ(step.error().code, Code::malformed) << what;
+void expect_malformed(const Result<Leg>& leg, const std::string& what) {
+  ASSERT_FALSE(leg.has_value()) << what;
+  EXPECT_EQ(leg.error().code, Code::malformed) << what;
 }
 
 constexpr Reduction kSum{.op = Op::block_sum, .bits = 32, .count = 96, .grain = 32};
@@ -96,9 +96,9 @@ TEST(BlocksHostile, AnAgreedExponentBelowMyOwnIsMalformed) {
     const Bytes down{kExponent, std::byte{0}, std::byte{0}, static_cast<std::byte>(agreed)};
     Alone mine;
     const Part with_me{0, 4, mine.both()};
-    const Result<Step> step = mine.answer(down, {&with_me, 1});
-    EXPECT_EQ(step.has_value(), agreed >= 127) << agreed;
-    EXPECT_TRUE(step || step.error().code == Code::malformed);
+    const Result<Leg> leg = mine.answer(down, {&with_me, 1});
+    EXPECT_EQ(leg.has_value(), agreed >= 127) << agreed;
+    EXPECT_TRUE(leg || leg.error().code == Code::malformed);
     mine.expect_untouched();
     Alone left_out;
     const Part without_me{0, 4, other.view()};
@@ -162,9 +162,9 @@ TEST(BlocksHostile, AnyFlippedByteIsMalformedOrDecodesAndNeverEntersTheResidual)
     for (auto flips = random() % 3 + 1; flips > 0; --flips) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     }
-    const auto step = alone.sums(bytes);
-    if (!step) {
-      ASSERT_EQ(step.error().code, Code::malformed);
+    const auto leg = alone.sums(bytes);
+    if (!leg) {
+      ASSERT_EQ(leg.error().code, Code::malformed);
       alone.expect_untouched();
       continue;
     }

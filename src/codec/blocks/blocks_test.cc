@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "round/blocks.h"
+#include "round/block_sum.h"
 #include "tests/support/exchange_by_hand.h"
 
 namespace sluice::blocks {

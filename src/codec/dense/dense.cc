@@ -21,28 +21,28 @@ float scale_for(Op op, std::uint32_t workers) {
 class DenseExchange final : public Exchange {
  public:
   DenseExchange(const Chunk& chunk, Arena& arena, Op op)
-      : chunk_(chunk), format_(float_format(op)), scale_(scale_for(op, chunk.piece.workers)) {
+      : chunk_(chunk), format_(float_format(op)), scale_(scale_for(op, chunk.extent.workers)) {
     round_.what = {.op = op,
                    .bits = static_cast<std::uint8_t>(8 * floats::size_of(format_)),
-                   .count = chunk.piece.count,
+                   .count = chunk.extent.count,
                    .grain = kGrain};
     up_ = arena.place<std::byte>(up_size(round_.what));
     round_.up = up_;
-    round_.down = arena.place<std::byte>(down_size_max(round_.what, chunk.piece.workers));
+    round_.down = arena.place<std::byte>(down_size_max(round_.what, chunk.extent.workers));
     round_.only = chunk.only;
     round_.anywhere = true;
   }
 
-  Result<Step> next(std::span<const Answer> answers) override {
+  Result<Leg> next(std::span<const Answer> answers) override {
     if (!asked_) return encode();
     if (answers.size() != 1) return Error{Code::malformed, 0, "dense: one answer expected"};
-    SLUICE_TRY(check_answer(round_, answers[0], chunk_.piece.workers));
+    SLUICE_TRY(check_answer(round_, answers[0], chunk_.extent.workers));
     for (const Part& part : answers[0].parts) decode(answers[0].down, part);
     return done();
   }
 
  private:
-  Result<Step> encode() {
+  Result<Leg> encode() {
     asked_ = true;
     floats::encode(format_, chunk_.gradient, scale_, up_);
     return ask({&round_, 1});
@@ -57,7 +57,7 @@ class DenseExchange final : public Exchange {
   }
 
   void tell(const Part& part) {
-    if (!part.from.has(chunk_.piece.rank)) return keep_everything(chunk_, part.first, part.count);
+    if (!part.from.has(chunk_.extent.rank)) return keep_everything(chunk_, part.first, part.count);
     if (format_ == floats::Format::f32) return tell_all_sent(chunk_, part.first, part.count);
     std::array<float, kInputTile> memory;
     tell_sent(chunk_, part.first, part.count, [&](std::uint32_t at, std::span<double> values) {

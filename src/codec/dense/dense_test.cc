@@ -48,8 +48,8 @@ void run(Team& team, std::uint32_t missing = ~0u) {
   down.resize(combine(what, n, 0, what.count, contributions, scratch.bytes(), down));
   const std::vector<Part> parts{{0, what.count, from.view()}};
   for (auto& worker : team) {
-    const Result<Step> step = worker->answer(down, parts);
-    ASSERT_TRUE(step && step->kind == Step::Kind::done);
+    const Result<Leg> leg = worker->answer(down, parts);
+    ASSERT_TRUE(leg && leg->kind == Leg::Kind::done);
   }
 }
 
@@ -303,9 +303,9 @@ TEST(Dense, MalformedAnswersWriteNothing) {
        {Bad{3, right}, Bad{5, right}, Bad{0, right}, Bad{4, empty}, Bad{4, cut}, Bad{4, {}}}) {
     Worker worker(*codec, 0, 2, {1, 2}, {0.5f, 0.5f});
     static_cast<void>(worker.ask());
-    const Result<Step> step = worker.answer(Bytes(bad.size), bad.parts);
-    ASSERT_FALSE(step.has_value());
-    EXPECT_EQ(step.error().code, Code::malformed);
+    const Result<Leg> leg = worker.answer(Bytes(bad.size), bad.parts);
+    ASSERT_FALSE(leg.has_value());
+    EXPECT_EQ(leg.error().code, Code::malformed);
     EXPECT_EQ(worker.mean, (Floats{-77, -77}));
     EXPECT_EQ(worker.residual, (Floats{0.5f, 0.5f}));
   }
@@ -318,9 +318,9 @@ TEST(Dense, AChunkOfNothingHasARoundOfNoLanes) {
   const auto codec = codec_of(kF32);
   Worker worker(*codec, 0, 2, {});
   EXPECT_EQ(worker.ask().what.count, 0u);
-  const Result<Step> step = worker.answer({}, {});
-  ASSERT_TRUE(step.has_value());
-  EXPECT_EQ(step->kind, Step::Kind::done);
+  const Result<Leg> leg = worker.answer({}, {});
+  ASSERT_TRUE(leg.has_value());
+  EXPECT_EQ(leg->kind, Leg::Kind::done);
 }
 
 }  // namespace

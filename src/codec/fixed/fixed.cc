@@ -16,15 +16,15 @@ class FixedExchange final : public Exchange {
   FixedExchange(const Chunk& chunk, Arena& arena, std::uint32_t block)
       : block_(block),
         blocks_(chunk, arena, block),
-        up_(arena.place<std::byte>(std::size_t{4} * chunk.piece.count)),
-        down_(arena.place<std::byte>(std::size_t{4} * chunk.piece.count)) {}
+        up_(arena.place<std::byte>(std::size_t{4} * chunk.extent.count)),
+        down_(arena.place<std::byte>(std::size_t{4} * chunk.extent.count)) {}
 
-  Result<Step> next(std::span<const Answer> answers) override {
+  Result<Leg> next(std::span<const Answer> answers) override {
     if (at_ != At::start && answers.size() != rounds_used_) {
       return Error{Code::malformed, 0, "fixed: an answer per round expected"};
     }
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      SLUICE_TRY(check_answer(rounds_[i], answers[i], blocks_.chunk().piece.workers));
+      SLUICE_TRY(check_answer(rounds_[i], answers[i], blocks_.chunk().extent.workers));
     }
     switch (at_) {
       case At::start: return ask_exponents();
@@ -38,20 +38,20 @@ class FixedExchange final : public Exchange {
  private:
   enum class At : std::uint8_t { start, exponents, values };
 
-  Result<Step> ask_exponents() {
+  Result<Leg> ask_exponents() {
     rounds_[0] = blocks_.ask(&blockfloat::exponents);
     rounds_used_ = 1;
     at_ = At::exponents;
     return ask(std::span(rounds_).first(rounds_used_));
   }
 
-  Result<Step> ask_values(const Answer& answer) {
+  Result<Leg> ask_values(const Answer& answer) {
     SLUICE_TRY(blocks_.agree(answer));
     for (std::uint32_t b = 0; b < blocks_.count(); ++b) {
       if (blocks_.is_finite(b)) finite_count_ += blocks_.size(b);
     }
     each_value([&](std::uint32_t b, std::size_t wire) { blocks_.encode(b, up_.subspan(wire)); });
-    const std::uint32_t odd_count = blocks_.chunk().piece.count - finite_count_;
+    const std::uint32_t odd_count = blocks_.chunk().extent.count - finite_count_;
     const std::size_t border = std::size_t{4} * finite_count_;
     rounds_[0] = {{.op = Op::wrap_sum, .bits = 32, .count = finite_count_, .grain = block_},
                   up_.first(border),

@@ -382,7 +382,7 @@ struct Alone {
       : codec(codec_of(32)), worker(*codec, 0, n, gradient, Floats(gradient.size(), 0.5f)) {
     EXPECT_TRUE(worker.exchange->next({}).has_value());
   }
-  Result<Step> answer(const Bytes& down, std::span<const Part> parts) {
+  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
     const std::vector<Answer> answers{{down, parts}};
     return worker.exchange->next(answers);
   }
@@ -395,9 +395,9 @@ struct Alone {
   Worker worker;
 };
 
-void expect_malformed(const Result<Step>& step) {
-  ASSERT_FALSE(step.has_value());
-  EXPECT_EQ(step.error().code, Code::malformed);
+void expect_malformed(const Result<Leg>& leg) {
+  ASSERT_FALSE(leg.has_value());
+  EXPECT_EQ(leg.error().code, Code::malformed);
 }
 
 TEST(FixedHostile, AnAgreedExponentBelowMyOwnIsMalformed) {
@@ -408,9 +408,9 @@ TEST(FixedHostile, AnAgreedExponentBelowMyOwnIsMalformed) {
     // 1 + 0.5 has the biased exponent 127.
     Alone mine(Floats(32, 1.0f));
     const Part with_me{0, 1, both.view()};
-    const Result<Step> step = mine.answer({static_cast<std::byte>(agreed)}, {&with_me, 1});
-    EXPECT_EQ(step.has_value(), agreed >= 127) << agreed;
-    EXPECT_TRUE(step || step.error().code == Code::malformed);
+    const Result<Leg> leg = mine.answer({static_cast<std::byte>(agreed)}, {&with_me, 1});
+    EXPECT_EQ(leg.has_value(), agreed >= 127) << agreed;
+    EXPECT_TRUE(leg || leg.error().code == Code::malformed);
     mine.expect_untouched();
     Alone left_out(Floats(32, 1.0f));
     const Part without_me{0, 1, other.view()};

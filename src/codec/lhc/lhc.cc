@@ -5,8 +5,8 @@
 
 #include "base/bytes.h"
 #include "codec/input.h"
-#include "codec/lhc/decoder.h"
-#include "codec/lhc/layout.h"
+#include "codec/lhc/lhc_decoder.h"
+#include "codec/lhc/lhc_layout.h"
 #include "kernels/lanes/lanes.h"
 
 namespace sluice::lhc {
@@ -17,21 +17,21 @@ class LhcExchange final : public Exchange {
  public:
   LhcExchange(const Chunk& chunk, Arena& arena, double ratio)
       : chunk_(chunk),
-        hashes_(arena.host<BlockHash>(blocks_of(chunk.piece.count))),
-        rows_(rows_of(blocks_of(chunk.piece.count), ratio)),
-        index_up_(arena.place<std::byte>(bytes_for_bits(chunk.piece.count))),
-        index_down_(arena.place<std::byte>(bytes_for_bits(chunk.piece.count))),
-        index_(arena.host<std::byte>(bytes_for_bits(chunk.piece.count))),
+        hashes_(arena.host<BlockHash>(blocks_of(chunk.extent.count))),
+        rows_(rows_of(blocks_of(chunk.extent.count), ratio)),
+        index_up_(arena.place<std::byte>(bytes_for_bits(chunk.extent.count))),
+        index_down_(arena.place<std::byte>(bytes_for_bits(chunk.extent.count))),
+        index_(arena.host<std::byte>(bytes_for_bits(chunk.extent.count))),
         up_(arena.place<std::byte>(std::size_t{4} * rows_ * kBlock)),
         down_(arena.place<std::byte>(std::size_t{4} * rows_ * kBlock)),
         sketch_(arena.host<float>(std::size_t{rows_} * kBlock)),
-        words_(arena.host<std::uint64_t>(worker_words(chunk.piece.workers))),
-        decoder_(arena, blocks_of(chunk.piece.count), rows_) {}
+        words_(arena.host<std::uint64_t>(worker_words(chunk.extent.workers))),
+        decoder_(arena, blocks_of(chunk.extent.count), rows_) {}
 
-  Result<Step> next(std::span<const Answer> answers) override {
+  Result<Leg> next(std::span<const Answer> answers) override {
     if (at_ != At::start) {
       if (answers.size() != 1) return Error{Code::malformed, 0, "lhc: one answer expected"};
-      SLUICE_TRY(check_answer(round_, answers[0], chunk_.piece.workers));
+      SLUICE_TRY(check_answer(round_, answers[0], chunk_.extent.workers));
     }
     switch (at_) {
       case At::start: return ask_index();
@@ -47,14 +47,14 @@ class LhcExchange final : public Exchange {
   enum class At : std::uint8_t { start, index, sketch };
 
   // One grain: a worker whose coordinates are not in the index must not be in the sketch.
-  Result<Step> ask_index() {
+  Result<Leg> ask_index() {
     each_block([&](std::uint32_t first, std::span<const float> input) {
       std::array<std::uint8_t, kBlock> marks;
       for (std::size_t i = 0; i < input.size(); ++i) marks[i] = input[i] != 0 ? 1 : 0;
       lanes::pack(std::span<const std::uint8_t>(marks).first(input.size()), 1,
                   index_up_.subspan(first / 8, bytes_for_bits(input.size())));
     });
-    round_ = {{.op = Op::max, .bits = 1, .count = chunk_.piece.count},
+    round_ = {{.op = Op::max, .bits = 1, .count = chunk_.extent.count},
               index_up_,
               index_down_,
               chunk_.only};
@@ -62,9 +62,9 @@ class LhcExchange final : public Exchange {
     return ask({&round_, 1});
   }
 
-  Result<Step> ask_sketch(const Answer& answer) {
+  Result<Leg> ask_sketch(const Answer& answer) {
     if (!answer.parts.empty()) only_ = keep(answer.parts[0].from, words_);
-    counted_ = chunk_.piece.count == 0 || only_.has(chunk_.piece.rank);
+    counted_ = chunk_.extent.count == 0 || only_.has(chunk_.extent.rank);
     std::copy(answer.down.begin(), answer.down.end(), index_.begin());
     for (std::size_t i = 0; counted_ && i < index_.size(); ++i) {
       if ((index_up_[i] & ~index_[i]) != std::byte{0}) {
@@ -100,8 +100,8 @@ class LhcExchange final : public Exchange {
   // All of a counted worker's input went up. Before the mean is written, which may be the
   // gradient's own memory.
   void tell() {
-    if (!counted_) return keep_everything(chunk_, 0, chunk_.piece.count);
-    tell_all_sent(chunk_, 0, chunk_.piece.count);
+    if (!counted_) return keep_everything(chunk_, 0, chunk_.extent.count);
+    tell_all_sent(chunk_, 0, chunk_.extent.count);
   }
 
   void decode(std::span<const std::byte> down) {
@@ -111,15 +111,15 @@ class LhcExchange final : public Exchange {
     for (std::uint32_t lane = 0; lane < kBlock; ++lane) {
       chunk_.tally[0] += decoder_.decode(index_, lane, hashes_, sketch_, sums);
     }
-    const std::uint32_t contributors = chunk_.piece.count == 0 ? 1 : only_.count();
+    const std::uint32_t contributors = chunk_.extent.count == 0 ? 1 : only_.count();
     floats::decode_mean(floats::Format::f32, std::as_bytes(sums), 1.0f,
                         static_cast<float>(contributors), chunk_.mean);
   }
 
   template <class Each>
   void each_block(Each each) const {
-    for (std::uint32_t first = 0; first < chunk_.piece.count; first += kBlock) {
-      each(first, chunk_.gradient.subspan(first, std::min(kBlock, chunk_.piece.count - first)));
+    for (std::uint32_t first = 0; first < chunk_.extent.count; first += kBlock) {
+      each(first, chunk_.gradient.subspan(first, std::min(kBlock, chunk_.extent.count - first)));
     }
   }
 

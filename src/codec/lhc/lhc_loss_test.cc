@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "codec/lhc/decoder.h"
 #include "codec/lhc/lhc.h"
+#include "codec/lhc/lhc_decoder.h"
 #include "kernels/peeling/peeling_graphs_test.h"
 #include "tests/support/exchange_by_hand.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "codec/lhc/layout.h"
+#include "codec/lhc/lhc_layout.h"
 #include "tests/support/exchange_by_hand.h"
 
 namespace sluice::lhc {
@@ -20,7 +20,7 @@ namespace {
 
 using support::Bytes;
 using support::Floats;
-using support::Steps;
+using support::Legs;
 using support::Team;
 using support::team_of;
 using support::Worker;
@@ -95,19 +95,19 @@ TEST(Lhc, BitsThenSumsOfRows) {
   const auto codec = codec_of(1);
   const std::vector<Floats> gradients{sparse(1, count, 3), sparse(2, count, 3)};
   Team team = team_of(*codec, gradients);
-  const Steps steps = run(team);
-  ASSERT_EQ(steps.size(), 2u);
-  ASSERT_EQ(steps[0].size(), 1u);
-  EXPECT_TRUE(steps[0][0].what == (Reduction{.op = Op::max, .bits = 1, .count = count}));
-  ASSERT_EQ(steps[1].size(), 1u);
-  EXPECT_TRUE(steps[1][0].what ==
+  const Legs legs = run(team);
+  ASSERT_EQ(legs.size(), 2u);
+  ASSERT_EQ(legs[0].size(), 1u);
+  EXPECT_TRUE(legs[0][0].what == (Reduction{.op = Op::max, .bits = 1, .count = count}));
+  ASSERT_EQ(legs[1].size(), 1u);
+  EXPECT_TRUE(legs[1][0].what ==
               (Reduction{.op = Op::f32_sum, .bits = 32, .count = 3 * kBlock, .grain = kBlock}));
   for (std::size_t rank = 0; rank < 2; ++rank) {
     Floats sketch(3 * std::size_t{kBlock});
     for (std::uint32_t i = 0; i < count; ++i) {
       const float value = gradients[rank][i];
       const bool bit =
-          std::to_integer<int>(steps[0][0].ups[rank][i / 8] >> (i % 8) & std::byte{1}) != 0;
+          std::to_integer<int>(legs[0][0].ups[rank][i / 8] >> (i % 8) & std::byte{1}) != 0;
       ASSERT_EQ(bit, value != 0) << i;
       const BlockHash hash = hash_of(i / kBlock, 3);
       for (std::size_t j = 0; j < 3; ++j) {
@@ -115,7 +115,7 @@ TEST(Lhc, BitsThenSumsOfRows) {
       }
     }
     for (std::size_t b = 0; b < sketch.size(); ++b) {
-      ASSERT_EQ(load_le<float>(steps[1][0].ups[rank], 4 * b), sketch[b]) << b;
+      ASSERT_EQ(load_le<float>(legs[1][0].ups[rank], 4 * b), sketch[b]) << b;
     }
   }
 }
@@ -156,8 +156,8 @@ TEST(Lhc, TheMeanIsOfTheCountedAndTheOthersKeepEverything) {
   Team all = team_of(*codec, {gradients[0], gradients[2]});
   static_cast<void>(run(all));
   Team some = team_of(*codec, gradients);
-  const Steps steps = run(some, {1});
-  EXPECT_EQ(steps[1][0].ups[1], Bytes(steps[1][0].ups[1].size())) << "zeros";
+  const Legs legs = run(some, {1});
+  EXPECT_EQ(legs[1][0].ups[1], Bytes(legs[1][0].ups[1].size())) << "zeros";
   EXPECT_EQ(some[0]->mean, all[0]->mean);
   EXPECT_EQ(some[1]->mean, all[0]->mean);
 
@@ -228,9 +228,9 @@ TEST(Lhc, MalformedAnswersWriteNothing) {
   gradient[17] = 3;
   const std::vector<Part> parts{{0, 3000, both.view()}};
   const auto expect_malformed = [&](Worker& worker, const Bytes& down) {
-    const Result<Step> step = worker.answer(down, parts);
-    ASSERT_FALSE(step.has_value());
-    EXPECT_EQ(step.error().code, Code::malformed);
+    const Result<Leg> leg = worker.answer(down, parts);
+    ASSERT_FALSE(leg.has_value());
+    EXPECT_EQ(leg.error().code, Code::malformed);
     EXPECT_EQ(worker.mean, Floats(3000, -77.0f));
     EXPECT_EQ(worker.residual, Floats(3000, 0.5f));
   };
@@ -252,12 +252,12 @@ TEST(Lhc, MalformedAnswersWriteNothing) {
   const std::vector<Part> rows{{0, 2 * kBlock, both.view()}};
   const std::size_t whole = std::size_t{8} * kBlock;
   for (const std::size_t size : {std::size_t{0}, whole - 4, whole + 4}) {
-    const Result<Step> step = worker.answer(Bytes(size), rows);
-    ASSERT_FALSE(step.has_value());
-    EXPECT_EQ(step.error().code, Code::malformed);
+    const Result<Leg> leg = worker.answer(Bytes(size), rows);
+    ASSERT_FALSE(leg.has_value());
+    EXPECT_EQ(leg.error().code, Code::malformed);
   }
   EXPECT_EQ(worker.mean, Floats(3000, -77.0f));
-  const Result<Step> last = worker.answer(Bytes(whole), rows);
+  const Result<Leg> last = worker.answer(Bytes(whole), rows);
   ASSERT_TRUE(last.has_value());
   EXPECT_EQ(worker.mean, Floats(3000, 0.0f)) << "any sums are possible";
 }

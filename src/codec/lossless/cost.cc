@@ -77,26 +77,26 @@ double keys_of_granules(const Outlook& outlook, std::uint32_t granule, double ma
   return (low + high) / 2;
 }
 
-double levels_cost(const Outlook& outlook, std::uint32_t granule, double marked,
-                   std::uint32_t step_bytes) {
+double tiers_cost(const Outlook& outlook, std::uint32_t granule, double marked,
+                  std::uint32_t leg_bytes) {
   if (marked < 0) {
     const double asked = static_cast<double>(outlook.count) / granule;
-    const double here = asked / 8 + step_bytes;
+    const double here = asked / 8 + leg_bytes;
     if (granule == 1) return here;
-    return here + levels_cost(outlook, granule, expected_marked(outlook, granule), step_bytes);
+    return here + tiers_cost(outlook, granule, expected_marked(outlook, granule), leg_bytes);
   }
   if (granule == 1) return 0;
-  const std::uint32_t next = next_granule(outlook, granule, marked, step_bytes);
+  const std::uint32_t next = next_granule(outlook, granule, marked, leg_bytes);
   const double asked = marked * granule / next;
   const double after =
       next == 1
           ? 0
-          : levels_cost(outlook, next, std::min(asked, expected_marked(outlook, next)), step_bytes);
-  return asked / 8 + step_bytes + after;
+          : tiers_cost(outlook, next, std::min(asked, expected_marked(outlook, next)), leg_bytes);
+  return asked / 8 + leg_bytes + after;
 }
 
 std::uint32_t next_granule(const Outlook& outlook, std::uint32_t granule, double marked,
-                           std::uint32_t step_bytes) {
+                           std::uint32_t leg_bytes) {
   SLUICE_ASSERT(granule >= 4);
   // Four ways, as long as a step is worth it: that is within a tenth of the best for scattered
   // keys, and needs the fewest steps of those that are.
@@ -108,7 +108,7 @@ std::uint32_t next_granule(const Outlook& outlook, std::uint32_t granule, double
     double total = asked / 8;
     double left = kept;
     for (std::uint32_t then = next; then > 1; then /= 4) {
-      total += left * 4 / 8 + step_bytes;
+      total += left * 4 / 8 + leg_bytes;
       left = std::min(left * 4, expected_marked(outlook, then / 4));
     }
     if (total < cost) {
@@ -119,11 +119,11 @@ std::uint32_t next_granule(const Outlook& outlook, std::uint32_t granule, double
   return best;
 }
 
-std::uint32_t first_granule(const Outlook& outlook, std::uint32_t step_bytes) {
+std::uint32_t first_granule(const Outlook& outlook, std::uint32_t leg_bytes) {
   std::uint32_t best = 1;
-  double cost = levels_cost(outlook, 1, -1, step_bytes);
+  double cost = tiers_cost(outlook, 1, -1, leg_bytes);
   for (std::uint32_t granule = 4; granule <= kGranuleMax && granule < outlook.count; granule *= 4) {
-    const double other = levels_cost(outlook, granule, -1, step_bytes);
+    const double other = tiers_cost(outlook, granule, -1, leg_bytes);
     if (other >= cost) continue;
     cost = other;
     best = granule;

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "codec/lossless/settings.h"
+#include "codec/lossless/lossless_settings.h"
 
 namespace sluice::lossless {
 
@@ -26,15 +26,15 @@ struct Outlook {
   double total = 0;  // of the values of all workers
 };
 
-// Bytes of a bitmap in levels from granules of this size on; `marked` of them are known to have
-// keys, or none of them is known yet (a negative number). Each step costs step_bytes on top.
-double levels_cost(const Outlook& outlook, std::uint32_t granule, double marked,
-                   std::uint32_t step_bytes);
+// Bytes of a bitmap in tiers from granules of this size on; `marked` of them are known to have
+// keys, or none of them is known yet (a negative number). Each leg costs leg_bytes on top.
+double tiers_cost(const Outlook& outlook, std::uint32_t granule, double marked,
+                  std::uint32_t leg_bytes);
 // The granule with which such a bitmap should begin; 1: a plain bitmap.
-std::uint32_t first_granule(const Outlook& outlook, std::uint32_t step_bytes);
+std::uint32_t first_granule(const Outlook& outlook, std::uint32_t leg_bytes);
 // The granule to split into, of granules of which `marked` have keys.
 std::uint32_t next_granule(const Outlook& outlook, std::uint32_t granule, double marked,
-                           std::uint32_t step_bytes);
+                           std::uint32_t leg_bytes);
 // The keys that so many marked granules let one expect.
 double keys_of_granules(const Outlook& outlook, std::uint32_t granule, double marked);
 

@@ -85,7 +85,7 @@ TEST(Logarithm, IsRightToAThousandth) {
 
 TEST(LevelsCost, ABitmapIsOneLevelOfSingleCoordinates) {
   for (const std::uint32_t step : {0u, 128u}) {
-    EXPECT_EQ(levels_cost(outlook_of(80'000, 0.01), 1, -1, step), 10'000 + step);
+    EXPECT_EQ(tiers_cost(outlook_of(80'000, 0.01), 1, -1, step), 10'000 + step);
   }
 }
 
@@ -95,8 +95,8 @@ TEST(LevelsCost, LevelsBeatABitmapBelowAQuarterAndOnlyThere) {
       const Outlook outlook = outlook_of(count, density);
       const std::uint32_t granule = first_granule(outlook, 0);
       EXPECT_GT(granule, 1u) << density;
-      EXPECT_LT(levels_cost(outlook, granule, -1, 0), count / 8.0) << density;
-      EXPECT_GT(levels_cost(outlook, granule, -1, 0), entropy(density) * outlook.keys / 8);
+      EXPECT_LT(tiers_cost(outlook, granule, -1, 0), count / 8.0) << density;
+      EXPECT_GT(tiers_cost(outlook, granule, -1, 0), entropy(density) * outlook.keys / 8);
     }
     for (const double density : {0.3, 0.4, 0.5, 0.9, 1.0}) {
       EXPECT_EQ(first_granule(outlook_of(count, density), 0), 1u) << density;
@@ -109,7 +109,7 @@ TEST(LevelsCost, BitsPerKeyAreTheKnownOnes) {
       {{0.01, 12.2}, {0.05, 7.8}, {0.1, 5.9}, {0.2, 4.2}}};
   for (const auto& [density, bits] : known) {
     const Outlook outlook = outlook_of(1u << 20, density);
-    const double cost = levels_cost(outlook, first_granule(outlook, 0), -1, 0);
+    const double cost = tiers_cost(outlook, first_granule(outlook, 0), -1, 0);
     EXPECT_NEAR(8 * cost / outlook.keys, bits, 0.05) << density;
   }
 }
@@ -119,8 +119,8 @@ TEST(LevelsCost, StepsAreTakenOnlyWhereTheyAreWorthIt) {
   double last = 0;
   for (const std::uint32_t step : {0u, 16u, 128u, 1024u, 8192u, 1u << 24}) {
     const std::uint32_t granule = first_granule(outlook, step);
-    const double cost = levels_cost(outlook, granule, -1, step);
-    EXPECT_LE(cost, levels_cost(outlook, 1, -1, step)) << step;
+    const double cost = tiers_cost(outlook, granule, -1, step);
+    EXPECT_LE(cost, tiers_cost(outlook, 1, -1, step)) << step;
     EXPECT_GE(cost, last + 1) << step;
     last = cost;
   }
@@ -219,7 +219,7 @@ TEST(Cost, EqualNumbersGiveEqualChoices) {
     const auto step = static_cast<std::uint32_t>(word % 300);
     const std::uint32_t granule = first_granule(one, step);
     EXPECT_EQ(granule, first_granule(other, step));
-    EXPECT_EQ(levels_cost(one, granule, -1, step), levels_cost(other, granule, -1, step));
+    EXPECT_EQ(tiers_cost(one, granule, -1, step), tiers_cost(other, granule, -1, step));
     EXPECT_EQ(gather_cost(one, one.count), gather_cost(other, other.count));
     EXPECT_EQ(bloom_shape(one.count, one.keys, 40).bits,
               bloom_shape(other.count, other.keys, 40).bits);
@@ -230,7 +230,7 @@ TEST(Cost, EqualNumbersGiveEqualChoices) {
 TEST(Cost, GoldenNumbersAreExact) {
   const Outlook outlook = outlook_of(100'003, 0.0123);
   EXPECT_EQ(log2_of(1e6), 0x1.3ee8p+4);
-  EXPECT_EQ(levels_cost(outlook, 64, -1, 128), 0x1.1f7dbe10b4be6p+11);
+  EXPECT_EQ(tiers_cost(outlook, 64, -1, 128), 0x1.1f7dbe10b4be6p+11);
   EXPECT_EQ(keys_of_granules(outlook, 16, 1000), 0x1.0ef29ab14p+10);
   EXPECT_EQ(gather_cost(outlook, 5000), 0x1.62b9942041893p+11);
 }

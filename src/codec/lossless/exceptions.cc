@@ -21,10 +21,10 @@ constexpr std::size_t kRoom = std::size_t{1}
 Error malformed(const char* what) { return Error{Code::malformed, 0, what}; }
 
 // As many as memory bounds, and no more than there are windows.
-std::uint32_t lists_of_step(const Piece& piece) {
-  const std::size_t fit = kRoom / (piece.workers * (kMessageHeader + kListMax));
+std::uint32_t lists_of_step(const Extent& extent) {
+  const std::size_t fit = kRoom / (extent.workers * (kMessageHeader + kListMax));
   return std::min({static_cast<std::uint32_t>(std::max<std::size_t>(fit, 1)),
-                   std::uint32_t{kStepRoundsMax}, divide_up(piece.count, kWindow)});
+                   std::uint32_t{kLegRoundsMax}, divide_up(extent.count, kWindow)});
 }
 
 // Calls each(place, value) for this worker's exceptions in a window.
@@ -42,21 +42,21 @@ void each_exception(const Own& own, const Values& values, std::uint32_t window, 
 
 }  // namespace
 
-Exceptions::Exceptions(const Piece& piece, Arena& arena)
-    : piece_(piece),
-      lists_max_(lists_of_step(piece)),
+Exceptions::Exceptions(const Extent& extent, Arena& arena)
+    : extent_(extent),
+      lists_max_(lists_of_step(extent)),
       counts_up_(arena.place<std::byte>(windows())),
       counts_down_(arena.place<std::byte>(windows())),
       before_(arena.host<std::uint32_t>(windows())),
       up_(arena.place<std::byte>(lists_max_ * kListMax)),
-      down_(arena.place<std::byte>(std::size_t{lists_max_} * piece.workers *
+      down_(arena.place<std::byte>(std::size_t{lists_max_} * extent.workers *
                                    (kMessageHeader + kListMax))),
       asked_(arena.host<std::uint32_t>(lists_max_)),
       rounds_(arena.host<Round>(lists_max_)),
       touched_(arena.host<std::uint64_t>(windows())),
-      means_(arena.host<float>(piece.count)) {}
+      means_(arena.host<float>(extent.count)) {}
 
-std::uint32_t Exceptions::windows() const { return divide_up(piece_.count, kWindow); }
+std::uint32_t Exceptions::windows() const { return divide_up(extent_.count, kWindow); }
 
 Round Exceptions::ask_windows(const Own& own, const Values& values, Workers only) {
   std::uint32_t before = 0;
@@ -104,7 +104,7 @@ std::span<const Round> Exceptions::ask_lists(const Own& own, const Values& value
         .op = Op::gather, .bits = 8, .count = agreed * static_cast<std::uint32_t>(kEntry)};
     const auto up = up_.subspan(used_ * kListMax, kListMax);
     const std::size_t size = write_list(own, values, next_, up);
-    const std::size_t room = down_size_max(what, piece_.workers);
+    const std::size_t room = down_size_max(what, extent_.workers);
     rounds_[used_] = {what, up.first(size), down_.subspan(at, room), only};
     asked_[used_++] = next_;
     at += room;

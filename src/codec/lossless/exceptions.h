@@ -2,7 +2,7 @@
 // largest. They travel one by one and join the sums before the one rounding.
 //
 // First each worker says how many it has in each window of 64 coordinates; then the windows that
-// have any are gathered, as many in a step as memory bounds. So a window's sums are complete when
+// have any are gathered, as many in a leg as memory bounds. So a window's sums are complete when
 // its lists are there, however many exceptions a chunk has.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace sluice::lossless {
 
 class Exceptions {
  public:
-  Exceptions(const Piece& piece, Arena& arena);
+  Exceptions(const Extent& extent, Arena& arena);
 
   // How many this worker has in each window.
   Round ask_windows(const Own& own, const Values& values, Workers only);
@@ -42,14 +42,14 @@ class Exceptions {
   Status join(const Answer& answer, const Round& round, std::uint32_t window, const Values& values,
               bitmaps::Words marks, std::uint32_t divisor);
 
-  Piece piece_;
-  std::uint32_t lists_max_;  // of a step
+  Extent extent_;
+  std::uint32_t lists_max_;  // of a leg
   std::span<std::byte> counts_up_;
   std::span<std::byte> counts_down_;
   std::span<std::uint32_t> before_;  // by window: this worker's values in front of it
   std::span<std::byte> up_;
   std::span<std::byte> down_;
-  std::span<std::uint32_t> asked_;  // windows of this step
+  std::span<std::uint32_t> asked_;  // windows of this leg
   std::span<Round> rounds_;
   std::span<std::uint64_t> touched_;
   std::span<float> means_;

@@ -16,31 +16,31 @@ constexpr std::size_t kListSlack = 8;
 
 Error malformed(const char* what) { return Error{Code::malformed, 0, what}; }
 
-std::size_t list_room(const Piece& piece, bool lists) {
-  const std::size_t bitmap = bitmaps::words_for(piece.count) + 2;
+std::size_t list_room(const Extent& extent, bool lists) {
+  const std::size_t bitmap = bitmaps::words_for(extent.count) + 2;
   if (!lists) return bitmap;
   // list_size_max() of any number of positions.
-  const std::size_t list_max = elias_fano_size(piece.count, piece.count) + 2 * kListSlack;
+  const std::size_t list_max = elias_fano_size(extent.count, extent.count) + 2 * kListSlack;
   const std::size_t each = kMessageHeader + list_max;
-  return std::max(bitmap, divide_up(each * piece.workers, sizeof(std::uint64_t)) + 1);
+  return std::max(bitmap, divide_up(each * extent.workers, sizeof(std::uint64_t)) + 1);
 }
 
 }  // namespace
 
-Index::Index(const Piece& piece, std::uint64_t key, Arena& arena, bool lists)
-    : piece_(piece),
+Index::Index(const Extent& extent, std::uint64_t key, Arena& arena, bool lists)
+    : extent_(extent),
       key_(key),
-      words_(bitmaps::words_for(piece.count)),
+      words_(bitmaps::words_for(extent.count)),
       known_(arena.place<std::uint64_t>(words_ + 1)),
       mask_(arena.place<std::uint64_t>(words_ + 1)),
       up_(arena.place<std::uint64_t>(std::max(
-          words_ + 2, elias_fano_size(piece.count, piece.count) / sizeof(std::uint64_t) + 2))),
-      down_(arena.place<std::uint64_t>(list_room(piece, lists))),
+          words_ + 2, elias_fano_size(extent.count, extent.count) / sizeof(std::uint64_t) + 2))),
+      down_(arena.place<std::uint64_t>(list_room(extent, lists))),
       scratch_(arena.place<std::uint64_t>(words_ + 1)) {}
 
 void Index::begin_with_all() {
   plan_ = {};
-  bitmaps::fill(piece_.count, known_);
+  bitmaps::fill(extent_.count, known_);
   complete_ = true;
 }
 
@@ -70,12 +70,12 @@ Round Index::ask(Workers only) {
 
 void Index::ask_granules() {
   if (granule_ == 0) {
-    asked_granule_ = plan_.kind == IndexKind::levels ? plan_.granule : 1;
+    asked_granule_ = plan_.kind == IndexKind::tiers ? plan_.granule : 1;
     asked_bits_ = granules(asked_granule_);
     return fold_own(asked_granule_, up_);
   }
   const auto marked = static_cast<double>(bitmaps::count(known_));
-  asked_granule_ = next_granule(outlook_, granule_, marked, plan_.step_bytes);
+  asked_granule_ = next_granule(outlook_, granule_, marked, plan_.leg_bytes);
   widen_known(granule_, asked_granule_, mask_);
   fold_own(asked_granule_, scratch_);
   const std::size_t words = bitmaps::words_for(granules(asked_granule_));
@@ -84,13 +84,13 @@ void Index::ask_granules() {
 }
 
 void Index::ask_rows() {
-  const auto row = static_cast<std::uint32_t>(piece_.tensor.cols);
+  const auto row = static_cast<std::uint32_t>(extent_.tensor.cols);
   if (granule_ == 0) {
     asked_granule_ = row;
-    asked_bits_ = divide_up(piece_.count + phase(), row);
-    return bitmaps::fold(own_, piece_.count, row, phase(), up_);
+    asked_bits_ = divide_up(extent_.count + phase(), row);
+    return bitmaps::fold(own_, extent_.count, row, phase(), up_);
   }
-  bitmaps::widen(known_, piece_.count, row, phase(), mask_.first(words_));
+  bitmaps::widen(known_, extent_.count, row, phase(), mask_.first(words_));
   asked_granule_ = 1;
   asked_bits_ =
       static_cast<std::uint32_t>(bitmaps::extract(mask_.first(words_), own_.first(words_), up_));
@@ -105,10 +105,10 @@ void Index::ask_bloom() {
 
 Round Index::ask_lists(Workers only) {
   if (granule_ == 0) {
-    bitmaps::fill(piece_.count, mask_);
+    bitmaps::fill(extent_.count, mask_);
   } else {
     widen_known(granule_, 1, mask_);
-    bitmaps::trim(piece_.count, mask_);
+    bitmaps::trim(extent_.count, mask_);
   }
   asked_bits_ = static_cast<std::uint32_t>(
       bitmaps::extract(mask_.first(words_), own_.first(words_), scratch_));
@@ -118,7 +118,7 @@ Round Index::ask_lists(Workers only) {
   const std::size_t each = list_size_max(asked_bits_);
   const Reduction what{.op = Op::gather, .bits = 8, .count = static_cast<std::uint32_t>(each)};
   return {what, std::as_bytes(up_).first(size),
-          std::as_writable_bytes(down_).first(down_size_max(what, piece_.workers)), only};
+          std::as_writable_bytes(down_).first(down_size_max(what, extent_.workers)), only};
 }
 
 Status Index::take(const Answer& answer, bool counted) {
@@ -129,20 +129,20 @@ Status Index::take(const Answer& answer, bool counted) {
       return malformed("lossless: an agreed index without my own values");
     }
   }
-  if (!complete_) after_level();
+  if (!complete_) after_tier();
   return ok();
 }
 
 Status Index::take_bits(bool counted) {
   bitmaps::trim(asked_bits_, down_.first(bitmaps::words_for(asked_bits_) + 1));
   if (plan_.kind == IndexKind::bloom) {
-    test_bloom(key_, plan_.bloom, down_, piece_.count, known_.first(words_));
+    test_bloom(key_, plan_.bloom, down_, extent_.count, known_.first(words_));
     granule_ = 1;
     return ok();
   }
   if (counted &&
       !bitmaps::is_subset(std::span(up_).first(bitmaps::words_for(asked_bits_)), down_)) {
-    return malformed("lossless: an agreed level without my own values");
+    return malformed("lossless: an agreed tier without my own values");
   }
   const bool rows = plan_.kind == IndexKind::rows && granule_ == 0;
   const std::size_t words = bitmaps::words_for(rows ? asked_bits_ : granules(asked_granule_));
@@ -172,14 +172,14 @@ Status Index::take_lists(const Answer& answer) {
   return ok();
 }
 
-// What the level says of the chunk decides how to go on.
-void Index::after_level() {
+// What the tier says of the chunk decides how to go on.
+void Index::after_tier() {
   if (plan_.kind == IndexKind::rows) {
     plan_.whole_rows = plan_.whole_rows && bitmaps::count(known_) <= plan_.whole_rows_max;
     if (!plan_.whole_rows) return;
-    const auto row = static_cast<std::uint32_t>(piece_.tensor.cols);
+    const auto row = static_cast<std::uint32_t>(extent_.tensor.cols);
     std::copy(known_.begin(), known_.end(), scratch_.begin());
-    bitmaps::widen(scratch_, piece_.count, row, phase(), known_.first(words_));
+    bitmaps::widen(scratch_, extent_.count, row, phase(), known_.first(words_));
     granule_ = 1;
     complete_ = true;
     return;
@@ -198,13 +198,13 @@ void Index::after_level() {
 bool Index::lists_pay() const {
   const auto marked = static_cast<double>(bitmaps::count(known_));
   const auto places =
-      static_cast<std::uint32_t>(std::min(marked * granule_, static_cast<double>(piece_.count)));
+      static_cast<std::uint32_t>(std::min(marked * granule_, static_cast<double>(extent_.count)));
   const std::size_t room = down_.size() * sizeof(std::uint64_t);
   // The last granule may have fewer places than the others.
   const std::size_t list_max = list_size_max(places) + kListSlack;
-  if (piece_.workers * (kMessageHeader + list_max) > room) return false;
-  return gather_cost(outlook_, places) + plan_.step_bytes <
-         levels_cost(outlook_, granule_, marked, plan_.step_bytes);
+  if (extent_.workers * (kMessageHeader + list_max) > room) return false;
+  return gather_cost(outlook_, places) + plan_.leg_bytes <
+         tiers_cost(outlook_, granule_, marked, plan_.leg_bytes);
 }
 
 void Index::fold_own(std::uint32_t granule, std::span<std::uint64_t> into) {
@@ -242,11 +242,11 @@ void Index::widen_known(std::uint32_t from, std::uint32_t to, std::span<std::uin
 }
 
 std::uint32_t Index::granules(std::uint32_t granule) const {
-  return divide_up(piece_.count, granule);
+  return divide_up(extent_.count, granule);
 }
 
 std::uint32_t Index::phase() const {
-  return static_cast<std::uint32_t>(piece_.offset % piece_.tensor.cols);
+  return static_cast<std::uint32_t>(extent_.offset % extent_.tensor.cols);
 }
 
 std::size_t Index::list_size_max(std::uint32_t places) const {

@@ -2,12 +2,12 @@
 //
 //   all      every coordinate: nothing to ask
 //   bitmap   a bit per coordinate
-//   levels   a bit per granule of 4^k coordinates, then per quarter of those that have any, …
+//   tiers    a bit per granule of 4^k coordinates, then per quarter of those that have any, …
 //   rows     a bit per row of the tensor, then nothing (whole rows) or a bit per coordinate of them
 //   bloom    a filter with false positives, which decode to zero
-//   gather   everybody's positions, Elias–Fano coded; also as the last stage of levels
+//   gather   everybody's positions, Elias–Fano coded; also as the last stage of tiers
 //
-// One step per level. All choices follow from agreed numbers.
+// One leg per tier. All choices follow from agreed numbers.
 #pragma once
 
 #include <cstdint>
@@ -24,26 +24,26 @@ namespace sluice::lossless {
 
 struct IndexPlan {
   IndexKind kind = IndexKind::bitmap;
-  std::uint32_t granule = 1;           // levels: to begin with
-  bool lists_allowed = false;          // levels: may end in a gather
+  std::uint32_t granule = 1;           // tiers: to begin with
+  bool lists_allowed = false;          // tiers: may end in a gather
   bool whole_rows = false;             // rows: nothing is asked after them …
   std::uint32_t whole_rows_max = ~0u;  // … unless there are more
   BloomShape bloom = {};               // bloom
   std::uint32_t each_max = 0;          // gather: no worker has more values
-  std::uint32_t step_bytes = 0;
+  std::uint32_t leg_bytes = 0;
 };
 
 class Index {
  public:
   // With `lists` there is memory for everybody's positions however many they are; without, a gather
   // is used only where it fits into what a bitmap needs.
-  Index(const Piece& piece, std::uint64_t key, Arena& arena, bool lists);
+  Index(const Extent& extent, std::uint64_t key, Arena& arena, bool lists);
 
   // `own` are this worker's marks, all zero where it is not counted; it stays put.
   void begin(const IndexPlan& plan, const Outlook& outlook, bitmaps::Words own);
   void begin_with_all();
 
-  // The round of the next level; not when is_complete().
+  // The round of the next tier; not when is_complete().
   Round ask(Workers only);
   // Its answer, which has passed check_answer(). A worker that is `counted` finds its own in it.
   Status take(const Answer& answer, bool counted = true);
@@ -63,7 +63,7 @@ class Index {
   Round ask_lists(Workers only);
   Status take_bits(bool counted);
   Status take_lists(const Answer& answer);
-  void after_level();
+  void after_tier();
   [[nodiscard]] bool lists_pay() const;
   void fold_own(std::uint32_t granule, std::span<std::uint64_t> into);
   void widen_known(std::uint32_t from, std::uint32_t to, std::span<std::uint64_t> into);
@@ -71,11 +71,11 @@ class Index {
   [[nodiscard]] std::uint32_t phase() const;
   [[nodiscard]] std::size_t list_size_max(std::uint32_t places) const;
 
-  Piece piece_;
+  Extent extent_;
   std::uint64_t key_;
   std::size_t words_;
   std::span<std::uint64_t> known_;  // of the granules that are agreed on
-  std::span<std::uint64_t> mask_;   // the bits that are asked for, of the level's
+  std::span<std::uint64_t> mask_;   // the bits that are asked for, of the tier's
   std::span<std::uint64_t> up_;
   std::span<std::uint64_t> down_;
   std::span<std::uint64_t> scratch_;

@@ -17,7 +17,7 @@ struct Kind {
 
 std::vector<Kind> kinds(std::uint32_t count) {
   return {{"bitmap", {.kind = IndexKind::bitmap}, {1, 1, count}},
-          {"levels", {.kind = IndexKind::levels, .granule = 64}, {1, 1, count}},
+          {"levels", {.kind = IndexKind::tiers, .granule = 64}, {1, 1, count}},
           {"rows", {.kind = IndexKind::rows}, {1, 100, 50}},
           {"whole rows", {.kind = IndexKind::rows, .whole_rows = true}, {1, 100, 50}},
           {"bloom", {.kind = IndexKind::bloom, .bloom = {500, 4}}, {1, 1, count}},

@@ -90,17 +90,17 @@ inline Marks union_of(const std::vector<Marks>& marks, Workers from) {
 class Member {
  public:
   // With canaries around all memory, and in it something that no other worker has.
-  Member(const Piece& piece, bool lists)
-      : place_(size_of(piece, lists), GuardedMemory::Borders::canaries),
-        arena_({}, filled(place_.bytes(), piece.rank)),
-        index_(piece, kKey, arena_, lists) {}
+  Member(const Extent& extent, bool lists)
+      : place_(size_of(extent, lists), GuardedMemory::Borders::canaries),
+        arena_({}, filled(place_.bytes(), extent.rank)),
+        index_(extent, kKey, arena_, lists) {}
   Index& index() { return index_; }
   [[nodiscard]] bool intact() const { return place_.intact(); }
 
  private:
-  static std::size_t size_of(const Piece& piece, bool lists) {
+  static std::size_t size_of(const Extent& extent, bool lists) {
     Arena measuring;
-    const Index index(piece, kKey, measuring, lists);
+    const Index index(extent, kKey, measuring, lists);
     EXPECT_EQ(measuring.host_used(), 0u);
     return measuring.place_used();
   }
@@ -131,7 +131,7 @@ inline Case flat(std::uint32_t count, const IndexPlan& plan) {
   return {{1, 1, count}, 0, count, plan};
 }
 
-// What a probe that sees everything would say.
+// What a sample that sees everything would say.
 inline Outlook outlook_of(const Case& what, const std::vector<Marks>& marks, Workers from) {
   Outlook outlook;
   outlook.count = what.count;
@@ -158,7 +158,7 @@ class Workforce {
     }
     for (std::uint32_t rank = 0; rank < n; ++rank) {
       members_.push_back(
-          std::make_unique<Member>(Piece{what.tensor, what.offset, what.count, rank, n}, lists));
+          std::make_unique<Member>(Extent{what.tensor, what.offset, what.count, rank, n}, lists));
       index(rank).begin(plan, outlook_of(what, marks_, from.view()), marks_[rank]);
     }
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codec/lossless/index_team_test.h"
-#include "codec/lossless/probe.h"
+#include "codec/lossless/support_sample.h"
 
 namespace sluice::lossless::test {
 namespace {
@@ -38,9 +38,9 @@ TEST(Index, ABitmapIsTheUnionInOneStep) {
 TEST(Index, LevelsAreTheUnionFromEveryGranule) {
   for (const std::uint32_t count : kCounts) {
     for (std::uint32_t granule = 1; granule <= 4096; granule *= 4) {
-      for (const std::uint32_t step_bytes : {0u, 128u}) {
-        expect_union({.kind = IndexKind::levels, .granule = granule, .step_bytes = step_bytes},
-                     count, 3);
+      for (const std::uint32_t leg_bytes : {0u, 128u}) {
+        expect_union({.kind = IndexKind::tiers, .granule = granule, .leg_bytes = leg_bytes}, count,
+                     3);
       }
     }
   }
@@ -48,7 +48,7 @@ TEST(Index, LevelsAreTheUnionFromEveryGranule) {
 
 // A last granule that reaches beyond the chunk is asked about only inside.
 TEST(Index, LevelsAskForNoCoordinateThatIsNotThere) {
-  const Case what = flat(69, {.kind = IndexKind::levels, .granule = 64});
+  const Case what = flat(69, {.kind = IndexKind::tiers, .granule = 64});
   const std::vector<Marks> marks{only_at(69, {0, 68}), only_at(69, {68})};
   Workforce team(what, marks, WorkerSet::all(2), false);
   Outcome outcome;
@@ -65,7 +65,7 @@ TEST(Index, LevelsThatMayEndInListsAreTheUnion) {
   for (const std::uint32_t count : kCounts) {
     for (std::uint32_t granule = 1; granule <= 4096; granule *= 4) {
       for (const std::uint32_t workers : {1u, 3u, 9u}) {
-        expect_union({.kind = IndexKind::levels, .granule = granule, .lists_allowed = true}, count,
+        expect_union({.kind = IndexKind::tiers, .granule = granule, .lists_allowed = true}, count,
                      workers);
       }
     }
@@ -142,7 +142,7 @@ TEST(Index, OnlyCountedWorkersAreInIt) {
   std::vector<Marks> marks;
   for (std::uint32_t w = 0; w < kWorkers; ++w) marks.push_back(only_at(1000, {w, 10 * w + 7}));
   for (const IndexPlan& plan :
-       {IndexPlan{.kind = IndexKind::bitmap}, IndexPlan{.kind = IndexKind::levels, .granule = 64},
+       {IndexPlan{.kind = IndexKind::bitmap}, IndexPlan{.kind = IndexKind::tiers, .granule = 64},
         IndexPlan{.kind = IndexKind::gather}}) {
     Workforce team(flat(1000, plan), marks, from, true);
     EXPECT_EQ(team.run().marks, union_of(marks, from.view()));
@@ -156,12 +156,12 @@ TEST(Index, LevelsTakeAsManyBytesAsPredicted) {
   for (const double density : {0.001, 0.01, 0.05, 0.2}) {
     std::vector<Marks> marks;
     for (std::uint64_t w = 0; w < 2; ++w) marks.push_back(scattered(kCount, density / 2, w));
-    Case what = flat(kCount, {.kind = IndexKind::levels});
+    Case what = flat(kCount, {.kind = IndexKind::tiers});
     const WorkerSet all = WorkerSet::all(2);
     const Outlook outlook = outlook_of(what, marks, all.view());
     what.plan.granule = first_granule(outlook, 0);
     const Outcome outcome = run(what, marks);
-    const double predicted = levels_cost(outlook, what.plan.granule, -1, 0);
+    const double predicted = tiers_cost(outlook, what.plan.granule, -1, 0);
     EXPECT_NEAR(static_cast<double>(outcome.up_bytes) / predicted, 1, 0.03) << density;
   }
 }
@@ -171,7 +171,7 @@ TEST(Index, LevelsEndInListsWhereThosePay) {
   constexpr std::uint32_t kCount = 1u << 16;
   const std::vector<Marks> marks{only_at(kCount, {5, 70, 40'000}), only_at(kCount, {80, 50'001})};
   const IndexPlan plan{
-      .kind = IndexKind::levels, .granule = 256, .lists_allowed = true, .step_bytes = 128};
+      .kind = IndexKind::tiers, .granule = 256, .lists_allowed = true, .leg_bytes = 128};
   const Outcome outcome = run(flat(kCount, plan), marks);
   EXPECT_TRUE(outcome.gathered);
   EXPECT_EQ(outcome.steps, 2u);

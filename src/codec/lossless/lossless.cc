@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "codec/lossless/exchange.h"
+#include "codec/lossless/lossless_exchange.h"
 
 namespace sluice::lossless {
 namespace {
@@ -12,7 +12,7 @@ constexpr std::uint32_t kCountMax = 1u << 20;
 
 class LosslessCodec final : public Codec {
  public:
-  explicit LosslessCodec(const Settings& settings) : settings_(settings) {}
+  explicit LosslessCodec(const LosslessSettings& settings) : settings_(settings) {}
 
   [[nodiscard]] Traits traits(std::uint32_t workers) const override {
     const bool exact = settings_.sum == Sum::exact;
@@ -36,7 +36,7 @@ class LosslessCodec final : public Codec {
   }
 
  private:
-  Settings settings_;
+  LosslessSettings settings_;
 };
 
 }  // namespace
@@ -51,11 +51,11 @@ Problem refused(std::string_view what, std::string_view accepted) {
 }  // namespace
 
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options) {
-  Settings settings;
+  LosslessSettings settings;
   settings.mode = static_cast<Mode>(options.choice(0));
   settings.sum = static_cast<Sum>(options.choice(1));
   settings.index = static_cast<IndexKind>(options.choice(2));
-  settings.step_bytes = options.integer(3);
+  settings.leg_bytes = options.integer(3);
   settings.room = options.real(4);
   if (settings.mode == Mode::sketch && settings.sum == Sum::floats) {
     return refused("mode=sketch with sum=float", "sum=exact: floats do not come out of a sketch");

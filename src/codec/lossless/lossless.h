@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "codec/info.h"
-#include "codec/lossless/settings.h"
+#include "codec/lossless/lossless_settings.h"
 
 namespace sluice::lossless {
 

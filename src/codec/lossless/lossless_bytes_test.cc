@@ -13,7 +13,7 @@ namespace {
 using support::Overlap;
 using support::Pattern;
 
-constexpr double kProbe = 14;
+constexpr double kSample = 14;
 constexpr double kMisfits = 4;
 constexpr std::uint32_t kChunk = 1u << 16;
 
@@ -43,7 +43,7 @@ double exact_bytes(const Gradients& gradients, std::uint32_t count,
   while (block < count && std::uint64_t{block} * keys.size() < std::uint64_t{64} * count) {
     block *= 2;
   }
-  double bytes = kProbe + count / 8.0 + 18 * divide_up(count, block) / 8.0 + kMisfits;
+  double bytes = kSample + count / 8.0 + 18 * divide_up(count, block) / 8.0 + kMisfits;
   for (std::size_t first = 0; first < keys.size();) {
     std::size_t last = first;
     while (last < keys.size() && keys[last] / block == keys[first] / block) ++last;
@@ -68,7 +68,7 @@ TEST(LosslessBytes, ExactSumsBehindABitmapFollowTheFormula) {
           const std::size_t begin = next;
           while (next < keys.size() && keys[next] < first + kChunk) ++next;
           if (next == begin) {
-            expected += kProbe;
+            expected += kSample;
             continue;
           }
           expected += exact_bytes(gradients, std::min(kChunk, count - first),
@@ -205,7 +205,7 @@ TEST(LosslessSmall, FloatSumsNeverTakeMoreThanDenseAndAFewBytes) {
   }
 }
 
-// The last step's few keys make an index in levels look good, and the samples are not asked where
+// The last step's few keys make an index in tiers look good, and the samples are not asked where
 // all values together are few enough for a bitmap, if only just.
 TEST(LosslessSmall, AlmostFullAfterAlmostEmptyIsStillNoMoreThanDense) {
   for (const std::uint32_t count : {4096u, 8192u, 40'000u}) {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codec/lossless/settings.h"
+#include "codec/lossless/lossless_settings.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/sparse_job.h"
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "codec/lossless/settings.h"
+#include "codec/lossless/lossless_settings.h"
 #include "tests/support/codec_worker.h"
 #include "tests/support/courier.h"
 #include "tests/support/paper_sum.h"
@@ -28,7 +28,7 @@ using support::Bytes;
 using support::Counted;
 using support::Floats;
 using support::Gradients;
-using support::Steps;
+using support::Legs;
 
 // A gradient with these values, zero elsewhere.
 inline Floats sparse(std::size_t count,
@@ -78,28 +78,28 @@ class Crew {
       : Crew(spec, n, Tensor{1, 1, count}, feedback) {}
 
   // A step of all workers; gives the rounds.
-  Steps step(const Gradients& gradients, const Counted& counted) {
+  Legs step(const Gradients& gradients, const Counted& counted) {
     start(gradients);
-    Steps steps;
-    const Result<Step> last = run(counted, steps, kNever, {});
-    EXPECT_TRUE(last.has_value()) << "step " << steps.size() << ": " << last.error().what;
+    Legs legs;
+    const Result<Leg> last = run(counted, legs, kNever, {});
+    EXPECT_TRUE(last.has_value()) << "step " << legs.size() << ": " << last.error().what;
     keep();
-    return steps;
+    return legs;
   }
-  Steps step(const Gradients& gradients) { return step(gradients, all_but(n_)); }
+  Legs step(const Gradients& gradients) { return step(gradients, all_but(n_)); }
 
   // What rank 0 says to the answers of one step of its exchange that were tampered with; the crew
   // stays as it was. Without `to_end` it is asked once; with it, it hears the truth again.
-  Result<Step> attack(const Gradients& gradients, std::size_t stage, const Lie& lie,
-                      const Counted& counted, bool to_end = false) {
+  Result<Leg> attack(const Gradients& gradients, std::size_t stage, const Lie& lie,
+                     const Counted& counted, bool to_end = false) {
     start(gradients);
-    Steps steps;
+    Legs legs;
     is_lie_last_ = !to_end;
-    const Result<Step> last = run(counted, steps, stage, lie);
+    const Result<Leg> last = run(counted, legs, stage, lie);
     is_lie_last_ = false;
     return last;
   }
-  Result<Step> attack(const Gradients& gradients, std::size_t stage, const Lie& lie) {
+  Result<Leg> attack(const Gradients& gradients, std::size_t stage, const Lie& lie) {
     return attack(gradients, stage, lie, all_but(n_));
   }
   // After attack(): nothing of rank 0's was written.
@@ -142,7 +142,7 @@ class Crew {
       team_.push_back(std::make_unique<support::Worker>(*codec_.codec, rank, n_, gradients[rank],
                                                         residuals[rank]));
       support::Worker& worker = *team_[rank];
-      worker.chunk.piece.tensor = tensor_;
+      worker.chunk.extent.tensor = tensor_;
       worker.chunk.key = key;
       worker.chunk.state = states_now_[rank];
       worker.chunk.tally = tallies_now_[rank];
@@ -158,23 +158,23 @@ class Crew {
   }
 
   // What rank 0 says in the end.
-  Result<Step> run(const Counted& counted, Steps& steps, std::size_t stage, const Lie& lie) {
+  Result<Leg> run(const Counted& counted, Legs& legs, std::size_t stage, const Lie& lie) {
     support::Courier courier(n_, counted);
     std::vector<std::vector<Answer>> answers(n_);
     while (true) {
       std::vector<std::vector<Round>> asked(n_);
       for (std::uint32_t rank = n_; rank-- > 0;) {
-        const Result<Step> next = team_[rank]->exchange->next(answers[rank]);
-        if (!next || (rank == 0 && next->kind == Step::Kind::done)) return next;
-        if (is_lie_last_ && rank == 0 && steps.size() == stage + 1) return next;
+        const Result<Leg> next = team_[rank]->exchange->next(answers[rank]);
+        if (!next || (rank == 0 && next->kind == Leg::Kind::done)) return next;
+        if (is_lie_last_ && rank == 0 && legs.size() == stage + 1) return next;
         asked[rank].assign(next->rounds.begin(), next->rounds.end());
       }
       for (const auto& mine : asked) {
         EXPECT_EQ(mine.size(), asked[0].size());
         if (mine.size() != asked[0].size()) return Error{Code::mismatch, 0, "they part ways"};
       }
-      answers = courier.carry(asked, steps.emplace_back());
-      if (steps.size() == stage + 1) answers[0] = lies(asked[0], answers[0], lie);
+      answers = courier.carry(asked, legs.emplace_back());
+      if (legs.size() == stage + 1) answers[0] = lies(asked[0], answers[0], lie);
     }
   }
   // Laid where a carrier lays them, as far as they fit.

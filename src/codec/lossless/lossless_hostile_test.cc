@@ -72,16 +72,16 @@ class Attack {
   }
 
   // The rounds of an honest exchange.
-  Steps steps() {
+  Legs legs() {
     Crew other(kind_.spec, kN, kTensor, true);
     if (kind_.is_second) other.step(gradients_);
     other.residuals = crew_.residuals;
     return other.step(gradients_);
   }
   // Asked once, nothing may be written yet, whatever it says.
-  Result<Step> ask(std::size_t stage, const Lie& lie, const Counted& counted = all_but(kN)) {
-    const Result<Step> said = crew_.attack(gradients_, stage, lie, counted);
-    if (!said || said->kind != Step::Kind::done) crew_.expect_untouched();
+  Result<Leg> ask(std::size_t stage, const Lie& lie, const Counted& counted = all_but(kN)) {
+    const Result<Leg> said = crew_.attack(gradients_, stage, lie, counted);
+    if (!said || said->kind != Leg::Kind::done) crew_.expect_untouched();
     if (said) return said;
     EXPECT_EQ(said.error().code, Code::malformed) << kind_.name << ": " << said.error().what;
     return said;
@@ -93,7 +93,7 @@ class Attack {
   }
   void expect_accepted(std::size_t stage, std::string_view why, const Lie& lie,
                        const Counted& counted = all_but(kN)) {
-    const Result<Step> said = ask(stage, lie, counted);
+    const Result<Leg> said = ask(stage, lie, counted);
     EXPECT_TRUE(said.has_value()) << kind_.name << ", step " << stage << ": " << why << ": "
                                   << said.error().what;
   }
@@ -113,11 +113,11 @@ const Kind& kind_of(std::string_view name) {
 TEST(LosslessHostile, HonestAnswersAreAccepted) {
   for (const Kind& kind : kKinds) {
     Attack attack(kind);
-    const std::size_t steps = attack.steps().size();
-    for (std::size_t stage = 0; stage < steps; ++stage) {
-      const Result<Step> said = attack.ask(stage, [](auto&) {});
+    const std::size_t legs = attack.legs().size();
+    for (std::size_t stage = 0; stage < legs; ++stage) {
+      const Result<Leg> said = attack.ask(stage, [](auto&) {});
       ASSERT_TRUE(said.has_value()) << kind.name << ": " << said.error().what;
-      EXPECT_EQ(said->kind == Step::Kind::done, stage + 1 == steps) << kind.name;
+      EXPECT_EQ(said->kind == Leg::Kind::done, stage + 1 == legs) << kind.name;
     }
   }
 }
@@ -125,7 +125,7 @@ TEST(LosslessHostile, HonestAnswersAreAccepted) {
 TEST(LosslessHostile, WrongNumbersOfAnswersAreMalformed) {
   for (const Kind& kind : kKinds) {
     Attack attack(kind);
-    for (std::size_t stage = 0; stage < attack.steps().size(); ++stage) {
+    for (std::size_t stage = 0; stage < attack.legs().size(); ++stage) {
       attack.expect_malformed(stage, "none", [](auto& answers) { answers.clear(); });
       attack.expect_malformed(stage, "too few", [](auto& answers) { answers.pop_back(); });
       attack.expect_malformed(stage, "empty", [](auto& answers) { answers.emplace_back(); });
@@ -139,9 +139,9 @@ TEST(LosslessHostile, WrongNumbersOfAnswersAreMalformed) {
 TEST(LosslessHostile, WrongSizesAndPartsAreMalformed) {
   for (const Kind& kind : kKinds) {
     Attack attack(kind);
-    const Steps steps = attack.steps();
-    for (std::size_t stage = 0; stage < steps.size(); ++stage) {
-      for (std::size_t i = 0; i < steps[stage].size(); ++i) {
+    const Legs legs = attack.legs();
+    for (std::size_t stage = 0; stage < legs.size(); ++stage) {
+      for (std::size_t i = 0; i < legs[stage].size(); ++i) {
         attack.expect_malformed(stage, "nothing", [=](auto& a) { a[i].down.clear(); });
         attack.expect_malformed(stage, "truncated", [=](auto& a) { a[i].down.pop_back(); });
         attack.expect_malformed(stage, "half",
@@ -167,9 +167,9 @@ TEST(LosslessHostile, WrongSizesAndPartsAreMalformed) {
 TEST(LosslessHostile, OtherWorkersThanThoseOfTheFirstRoundAreMalformed) {
   for (const Kind& kind : kKinds) {
     Attack attack(kind);
-    const Steps steps = attack.steps();
-    for (std::size_t stage = 1; stage < steps.size(); ++stage) {
-      for (std::size_t i = 0; i < steps[stage].size(); ++i) {
+    const Legs legs = attack.legs();
+    for (std::size_t stage = 1; stage < legs.size(); ++stage) {
+      for (std::size_t i = 0; i < legs[stage].size(); ++i) {
         attack.expect_malformed(stage, "another set", [=](auto& a) {
           static constexpr std::uint64_t kTwo = 0b011;
           for (Part& part : a[i].parts) part.from = {{&kTwo, 1}};
@@ -182,10 +182,10 @@ TEST(LosslessHostile, OtherWorkersThanThoseOfTheFirstRoundAreMalformed) {
 TEST(LosslessHostile, AnyFlippedByteIsMalformedOrGoesOnWithNothingWritten) {
   for (const Kind& kind : kKinds) {
     Attack attack(kind);
-    const Steps steps = attack.steps();
-    for (std::size_t stage = 0; stage < steps.size(); ++stage) {
-      for (std::size_t i = 0; i < steps[stage].size(); ++i) {
-        const std::size_t size = steps[stage][i].down.size();
+    const Legs legs = attack.legs();
+    for (std::size_t stage = 0; stage < legs.size(); ++stage) {
+      for (std::size_t i = 0; i < legs[stage].size(); ++i) {
+        const std::size_t size = legs[stage][i].down.size();
         for (std::size_t at = 0; at < size; at += 1 + size / 24) {
           for (const unsigned mask : {0x01u, 0x80u, 0xffu}) {
             static_cast<void>(
@@ -197,7 +197,7 @@ TEST(LosslessHostile, AnyFlippedByteIsMalformedOrGoesOnWithNothingWritten) {
   }
 }
 
-// ---- The probe.
+// ---- The sample.
 
 TEST(LosslessHostile, FewerValuesThanIHaveAreMalformed) {
   Attack attack(kind_of("bitmap"));
@@ -210,9 +210,9 @@ TEST(LosslessHostile, FewerValuesThanIHaveAreMalformed) {
 TEST(LosslessHostile, ASumOfNoValuesDoesNotMakeMineDisappear) {
   for (const std::string_view name : {"bitmap", "dense", "float", "gather"}) {
     Attack attack(kind_of(name));
-    const Result<Step> said =
+    const Result<Leg> said =
         attack.ask(0, [](auto& a) { std::fill(a[2].down.begin(), a[2].down.end(), std::byte{0}); });
-    EXPECT_FALSE(said && said->kind == Step::Kind::done) << name;
+    EXPECT_FALSE(said && said->kind == Leg::Kind::done) << name;
   }
 }
 
@@ -221,7 +221,7 @@ TEST(LosslessHostile, ASumOfNoValuesDoesNotMakeMineDisappear) {
 // Clears each bit that worker 0 has sent in this step, one after the other.
 void expect_missing_bits_malformed(std::string_view name, std::size_t stage) {
   Attack attack(kind_of(name));
-  const auto round = attack.steps()[stage][0];
+  const auto round = attack.legs()[stage][0];
   ASSERT_TRUE(round.what.op == Op::max && round.what.bits == 1);
   std::size_t tried = 0;
   for (std::size_t bit = 0; bit < round.what.count; ++bit) {
@@ -242,9 +242,9 @@ TEST(LosslessHostile, AnIndexWithoutMyOwnBitsIsMalformed) {
   }
   // Levels to the last.
   Attack attack(kind_of("levels"));
-  const Steps steps = attack.steps();
-  ASSERT_GE(steps.size(), 4u);
-  for (std::size_t stage = 1; stage + 1 < steps.size(); ++stage) {
+  const Legs legs = attack.legs();
+  ASSERT_GE(legs.size(), 4u);
+  for (std::size_t stage = 1; stage + 1 < legs.size(); ++stage) {
     expect_missing_bits_malformed("levels", stage);
   }
 }
@@ -259,8 +259,8 @@ TEST(LosslessHostile, BitsThatNobodyHasAndBitsBehindTheEndDoNoHarm) {
   }
   // Candidates that nobody has decode to zero, of a sketch too.
   Attack attack(kind_of("sketch at once"));
-  const Result<Step> said = attack.ask(0, [](auto& a) { lanes::put(a[0].down, 90, 1, 1); });
-  ASSERT_TRUE(said && said->kind == Step::Kind::done);
+  const Result<Leg> said = attack.ask(0, [](auto& a) { lanes::put(a[0].down, 90, 1, 1); });
+  ASSERT_TRUE(said && said->kind == Leg::Kind::done);
   EXPECT_EQ(attack.mean()[90], 0.0f);
 }
 
@@ -283,8 +283,8 @@ Bytes posted(const std::vector<Letter>& letters) {
 
 TEST(LosslessHostile, GatheredIndexesThatAreNoListsAreMalformed) {
   Attack attack(kind_of("gather"));
-  const auto ups = attack.steps()[1][0].ups;
-  const std::size_t most = attack.steps()[1][0].what.count;
+  const auto ups = attack.legs()[1][0].ups;
+  const std::size_t most = attack.legs()[1][0].what.count;
   const auto expect = [&](std::string_view why, const std::vector<Letter>& letters) {
     attack.expect_malformed(1, why, [&](auto& a) { a[0].down = posted(letters); });
   };
@@ -319,7 +319,7 @@ TEST(LosslessHostile, RangesBelowMineOrBeyondFloatsAreMalformed) {
     const auto put = [&](std::size_t lane, std::uint32_t code) {
       return [=](auto& a) { lanes::put(a[where.round].down, lane, 9, code); };
     };
-    const auto up = attack.steps()[where.stage][where.round].ups[0];
+    const auto up = attack.legs()[where.stage][where.round].ups[0];
     const std::uint32_t top = lanes::get(up, 0, 9);
     const std::uint32_t low = lanes::get(up, 1, 9);
     ASSERT_GT(top, 1u);
@@ -370,7 +370,7 @@ TEST(LosslessHostile, FewerExceptionsThanIHaveAreMalformed) {
 
 TEST(LosslessHostile, WindowsWithMoreExceptionsThanRoomOrFewerThanMineAreMalformed) {
   Attack attack(kind_of("exceptions"));
-  const std::size_t windows = attack.steps()[3][0].down.size();
+  const std::size_t windows = attack.legs()[3][0].down.size();
   ASSERT_EQ(windows, 16u);
   for (const unsigned count : {65u, 128u, 255u}) {
     for (std::size_t window = 0; window < windows; window += 5) {
@@ -399,7 +399,7 @@ Bytes listed(std::initializer_list<std::pair<unsigned, float>> entries) {
 
 TEST(LosslessHostile, ExceptionsOutOfOrderOrWhereNoValueIsAreMalformed) {
   Attack attack(kind_of("exceptions"));
-  const auto went = attack.steps()[4][0];  // window 1: 64 and 66 of worker 0, 65 of worker 1
+  const auto went = attack.legs()[4][0];  // window 1: 64 and 66 of worker 0, 65 of worker 1
   ASSERT_EQ(went.ups[0], listed({{0, kInf}, {2, kInf}}));
   ASSERT_EQ(went.what.count, 10u);
   const auto expect = [&](std::string_view why, const Bytes& of_first, const Bytes& of_second) {
@@ -438,7 +438,7 @@ TEST(LosslessHostile, AlteredBucketsAreMalformedWhateverTheBucket) {
   for (const Where& where :
        {Where{"sketch", 1, 0}, Where{"sketch at once", 0, 2}, Where{"sketch, bloom", 0, 2}}) {
     Attack attack(kind_of(where.name));
-    const std::size_t size = attack.steps()[where.stage][where.round].down.size();
+    const std::size_t size = attack.legs()[where.stage][where.round].down.size();
     for (std::size_t at = 0; at < size; ++at) {
       attack.expect_malformed(where.stage, "one bucket",
                               [=](auto& a) { a[where.round].down[at] ^= std::byte{0x10}; });
@@ -451,9 +451,9 @@ TEST(LosslessHostile, AlteredBucketsAreMalformedWhateverTheBucket) {
 
 TEST(LosslessHostile, AlteredSumsOfStuckKeysAreMalformed) {
   Attack attack(kind_of("sketch, stuck"));
-  const Steps steps = attack.steps();
-  ASSERT_EQ(steps.size(), 2u);
-  const std::size_t size = steps[1][0].down.size();
+  const Legs legs = attack.legs();
+  ASSERT_EQ(legs.size(), 2u);
+  const std::size_t size = legs[1][0].down.size();
   ASSERT_GT(size, 0u);
   for (std::size_t at = 0; at < size; ++at) {
     attack.expect_malformed(1, "a stuck key", [=](auto& a) { a[0].down[at] ^= std::byte{1}; });
@@ -463,7 +463,7 @@ TEST(LosslessHostile, AlteredSumsOfStuckKeysAreMalformed) {
 // What peels without the stuck keys is zero, or the answer is wrong at once.
 TEST(LosslessHostile, AMissingKeyLeavesASketchThatIsNotEmpty) {
   Attack attack(kind_of("sketch at once"));
-  const auto bits = attack.steps()[0][0];
+  const auto bits = attack.legs()[0][0];
   std::size_t tried = 0;
   for (std::size_t i = 0; i < kCount; ++i) {
     // A key that another worker alone has, so that mine are all there.

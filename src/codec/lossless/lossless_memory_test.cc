@@ -19,7 +19,7 @@ std::size_t reserved(std::string_view spec, std::uint32_t workers, std::uint32_t
   const NamedCodec codec = *make_codec(spec);
   Arena measuring;
   Chunk chunk;
-  chunk.piece = {{1, 1, count}, 0, count, 0, workers};
+  chunk.extent = {{1, 1, count}, 0, count, 0, workers};
   codec.codec->begin(chunk, measuring);
   return measuring.host_used() + measuring.place_used();
 }

@@ -79,7 +79,7 @@ class Play {
   // Anybody anywhere, but in every round and grain somebody arrives.
   [[nodiscard]] bool is_lost(const Arrival& arrival) const {
     const std::uint64_t where =
-        mix(mix(seed_, arrival.sequence), mix(arrival.step, mix(arrival.round, arrival.grain)));
+        mix(mix(seed_, arrival.sequence), mix(arrival.leg, mix(arrival.round, arrival.grain)));
     if (where % workers_ == arrival.rank || (where >> 20) % 3 == 0) return false;
     return mix(where, arrival.rank) % 4 == 0;
   }

@@ -53,7 +53,7 @@ std::uint32_t code_of(std::uint32_t size) {
   return 8 * shift + (size >> shift);
 }
 
-void expect_probe(const std::vector<support::Went>& rounds, const Gradients& gradients) {
+void expect_sample(const std::vector<support::Went>& rounds, const Gradients& gradients) {
   ASSERT_EQ(rounds.size(), 3u);
   const auto count = static_cast<std::uint32_t>(gradients[0].size());
   EXPECT_TRUE(is(rounds[0], Op::max, 1, std::min(64u, count)));
@@ -68,15 +68,15 @@ void expect_probe(const std::vector<support::Went>& rounds, const Gradients& gra
   }
 }
 
-TEST(LosslessRounds, NobodyHasValuesAndTheProbeIsAll) {
+TEST(LosslessRounds, NobodyHasValuesAndTheSampleIsAll) {
   for (const std::string_view spec : {"lossless", "lossless:sum=float", "lossless:mode=dense",
                                       "lossless:mode=packed,index=gather"}) {
     for (const std::size_t count : {1u, 63u, 64u, 5000u}) {
       const Gradients gradients(3, Floats(count, 0.0f));
       Crew crew(spec, 3, count);
-      const Steps steps = crew.step(gradients);
-      ASSERT_EQ(steps.size(), 1u) << spec;
-      expect_probe(steps[0], gradients);
+      const Legs legs = crew.step(gradients);
+      ASSERT_EQ(legs.size(), 1u) << spec;
+      expect_sample(legs[0], gradients);
       EXPECT_EQ(bits_of(crew.means[2]), std::vector<std::uint32_t>(count, 0u));
       EXPECT_EQ(crew.counted(Count::chunks_empty), 1u);
     }
@@ -87,31 +87,31 @@ TEST(LosslessRounds, ValuesInEveryStretchAreInTheSamples) {
   Crew crew("lossless:mode=packed", 2, 6400);
   Gradients gradients(2, Floats(6400, 0.0f));
   std::fill(gradients[1].begin() + 100, gradients[1].begin() + 300, 1.0f);  // stretches 1 and 2
-  const Steps steps = crew.step(gradients);
-  EXPECT_EQ(load_le<std::uint64_t>(steps[0][0].down), 0b110u);
+  const Legs legs = crew.step(gradients);
+  EXPECT_EQ(load_le<std::uint64_t>(legs[0][0].down), 0b110u);
 }
 
 TEST(LosslessRounds, PackedExactSumsTakeThreeStepsBehindABitmap) {
   const Gradients gradients = scattered(3, 5000, 50);
   const std::uint32_t keys = union_size(gradients);
   Crew crew("lossless:mode=packed,index=bitmap", 3, 5000);
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  expect_probe(steps[0], gradients);
-  ASSERT_EQ(steps[1].size(), 2u);
-  EXPECT_TRUE(is(steps[1][0], Op::max, 1, 5000));
-  EXPECT_EQ(steps[1][1].what.op, Op::max);
-  EXPECT_EQ(steps[1][1].what.bits, 9);
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  expect_sample(legs[0], gradients);
+  ASSERT_EQ(legs[1].size(), 2u);
+  EXPECT_TRUE(is(legs[1][0], Op::max, 1, 5000));
+  EXPECT_EQ(legs[1][1].what.op, Op::max);
+  EXPECT_EQ(legs[1][1].what.bits, 9);
   for (std::size_t i = 0; i < 5000; ++i) {
-    ASSERT_EQ(lanes::get(steps[1][0].ups[1], i, 1), gradients[1][i] != 0 ? 1u : 0u) << i;
+    ASSERT_EQ(lanes::get(legs[1][0].ups[1], i, 1), gradients[1][i] != 0 ? 1u : 0u) << i;
   }
   // Integers up to 100 of three workers: 7 bits, the sign and two for the sum.
-  ASSERT_EQ(steps[2].size(), 2u);
-  EXPECT_TRUE(is(steps[2][0], Op::wrap_sum, 16, keys));
-  EXPECT_TRUE(is(steps[2][1], Op::max, 32, 1));
+  ASSERT_EQ(legs[2].size(), 2u);
+  EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, 16, keys));
+  EXPECT_TRUE(is(legs[2][1], Op::max, 32, 1));
   EXPECT_EQ(crew.counted(Count::union_keys), keys);
   EXPECT_EQ(crew.counted(Count::chunks_packed), 1u);
-  EXPECT_EQ(crew.counted(Count::header_bytes), 14 + steps[1][1].ups[0].size());
+  EXPECT_EQ(crew.counted(Count::header_bytes), 14 + legs[1][1].ups[0].size());
   EXPECT_EQ(crew.counted(Count::index_bytes), 625u);
   EXPECT_EQ(crew.counted(Count::value_bytes), 2 * keys + 4);
 }
@@ -121,23 +121,23 @@ TEST(LosslessRounds, IntegersCountTheLowestBitOfTheirBlock) {
   Crew crew("lossless:mode=packed,index=bitmap", 2, 3000);
   const Gradients gradients{sparse(3000, {{10, 1.0f}, {20, -2.5f}, {2999, 0x1p20f}}),
                             sparse(3000, {{20, 0.75f}, {1500, 0x1p-10f}})};
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  ASSERT_EQ(steps[1][1].what.count, 2u) << "64 keys are expected in one block";
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  ASSERT_EQ(legs[1][1].what.count, 2u) << "64 keys are expected in one block";
   // Worker 0: below 2^21 and multiples of 1/2; worker 1: below 1 and multiples of 2^-10.
-  EXPECT_EQ(lanes::get(steps[1][1].ups[0], 0, 9), 150u + 21);
-  EXPECT_EQ(lanes::get(steps[1][1].ups[0], 1, 9), 129u + 1);
-  EXPECT_EQ(lanes::get(steps[1][1].ups[1], 0, 9), 150u);
-  EXPECT_EQ(lanes::get(steps[1][1].ups[1], 1, 9), 129u + 10);
-  EXPECT_EQ(lanes::get(steps[1][1].down, 0, 9), 150u + 21);
-  EXPECT_EQ(lanes::get(steps[1][1].down, 1, 9), 129u + 10);
-  ASSERT_TRUE(is(steps[2][0], Op::wrap_sum, 40, 4));
+  EXPECT_EQ(lanes::get(legs[1][1].ups[0], 0, 9), 150u + 21);
+  EXPECT_EQ(lanes::get(legs[1][1].ups[0], 1, 9), 129u + 1);
+  EXPECT_EQ(lanes::get(legs[1][1].ups[1], 0, 9), 150u);
+  EXPECT_EQ(lanes::get(legs[1][1].ups[1], 1, 9), 129u + 10);
+  EXPECT_EQ(lanes::get(legs[1][1].down, 0, 9), 150u + 21);
+  EXPECT_EQ(lanes::get(legs[1][1].down, 1, 9), 129u + 10);
+  ASSERT_TRUE(is(legs[2][0], Op::wrap_sum, 40, 4));
   const std::array<std::array<std::int64_t, 4>, 2> integers{
       {{1 << 10, -2560, 0, 1 << 30}, {0, 768, 1, 0}}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
     for (std::size_t i = 0; i < 4; ++i) {
       Bytes wide(8);
-      std::copy_n(steps[2][0].ups[rank].begin() + static_cast<std::ptrdiff_t>(5 * i), 5,
+      std::copy_n(legs[2][0].ups[rank].begin() + static_cast<std::ptrdiff_t>(5 * i), 5,
                   wide.begin() + 3);
       EXPECT_EQ(load_le<std::int64_t>(wide) >> 24, integers[rank][i]) << rank << " " << i;
     }
@@ -158,11 +158,11 @@ TEST(LosslessRounds, WidthsAreTheLeastThatHoldTheSums) {
     gradients[0][3] = std::ldexp(1.0f, c.top - 1);
     gradients[0][500] = -std::ldexp(1.0f, c.low);
     Crew crew("lossless:mode=packed,index=bitmap", c.workers, 1000);
-    const Steps steps = crew.step(gradients);
-    ASSERT_EQ(steps.size(), 3u);
-    ASSERT_EQ(steps[2].size(), 2u);
-    EXPECT_TRUE(is(steps[2][0], Op::wrap_sum, c.bits, 2)) << c.workers << " " << c.top;
-    EXPECT_EQ(std::bit_cast<std::int8_t>(steps[2][0].ups[0].back()), -1) << "−1 is all ones";
+    const Legs legs = crew.step(gradients);
+    ASSERT_EQ(legs.size(), 3u);
+    ASSERT_EQ(legs[2].size(), 2u);
+    EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, c.bits, 2)) << c.workers << " " << c.top;
+    EXPECT_EQ(std::bit_cast<std::int8_t>(legs[2][0].ups[0].back()), -1) << "−1 is all ones";
     EXPECT_EQ(crew.counted(Count::exceptions), 0u);
   }
 }
@@ -177,44 +177,44 @@ TEST(LosslessRounds, EachWidthInUseHasARound) {
     if (i / 1024 == 2) gradients[0][i] = 0x1p-30f + 1.0f * float(i % 16 == 0);
   }
   Crew crew("lossless:mode=packed,index=bitmap", 2, kCount);
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  EXPECT_EQ(steps[1][1].what.count, 8u);
-  ASSERT_EQ(steps[2].size(), 4u);
-  EXPECT_TRUE(is(steps[2][0], Op::wrap_sum, 8, 256));
-  EXPECT_TRUE(is(steps[2][1], Op::wrap_sum, 16, 128));
-  EXPECT_TRUE(is(steps[2][2], Op::wrap_sum, 40, 128) || is(steps[2][2], Op::wrap_sum, 32, 128));
-  EXPECT_TRUE(is(steps[2][3], Op::max, 32, 1));
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  EXPECT_EQ(legs[1][1].what.count, 8u);
+  ASSERT_EQ(legs[2].size(), 4u);
+  EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, 8, 256));
+  EXPECT_TRUE(is(legs[2][1], Op::wrap_sum, 16, 128));
+  EXPECT_TRUE(is(legs[2][2], Op::wrap_sum, 40, 128) || is(legs[2][2], Op::wrap_sum, 32, 128));
+  EXPECT_TRUE(is(legs[2][3], Op::max, 32, 1));
   EXPECT_EQ(bits_of(crew.means[1]), bits_of(paper_mean(gradients, {0, 1})));
 }
 
 TEST(LosslessRounds, FloatSumsAreOneRoundOfTheUnion) {
   const Gradients gradients = scattered(3, 5000, 50);
   Crew crew("lossless:mode=packed,sum=float,index=bitmap", 3, 5000);
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  expect_probe(steps[0], gradients);
-  ASSERT_EQ(steps[1].size(), 1u);
-  EXPECT_TRUE(is(steps[1][0], Op::max, 1, 5000));
-  ASSERT_EQ(steps[2].size(), 1u);
-  EXPECT_TRUE(is(steps[2][0], Op::f32_sum, 32, union_size(gradients)));
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  expect_sample(legs[0], gradients);
+  ASSERT_EQ(legs[1].size(), 1u);
+  EXPECT_TRUE(is(legs[1][0], Op::max, 1, 5000));
+  ASSERT_EQ(legs[2].size(), 1u);
+  EXPECT_TRUE(is(legs[2][0], Op::f32_sum, 32, union_size(gradients)));
 }
 
 TEST(LosslessRounds, DenseLeavesTheIndexOut) {
   const Gradients gradients = scattered(3, 5000, 50);
   Crew exact("lossless:mode=dense", 3, 5000);
-  const Steps steps = exact.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  ASSERT_EQ(steps[1].size(), 1u);
-  EXPECT_EQ(steps[1][0].what.bits, 9);
-  ASSERT_EQ(steps[2].size(), 2u);
-  EXPECT_TRUE(is(steps[2][0], Op::wrap_sum, 16, 5000));
-  EXPECT_TRUE(is(steps[2][1], Op::max, 32, 1));
+  const Legs legs = exact.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  ASSERT_EQ(legs[1].size(), 1u);
+  EXPECT_EQ(legs[1][0].what.bits, 9);
+  ASSERT_EQ(legs[2].size(), 2u);
+  EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, 16, 5000));
+  EXPECT_TRUE(is(legs[2][1], Op::max, 32, 1));
   EXPECT_EQ(exact.counted(Count::chunks_dense), 1u);
   EXPECT_EQ(exact.counted(Count::index_bytes), 0u);
 
   Crew floats("lossless:mode=dense,sum=float", 3, 5000);
-  const Steps two = floats.step(gradients);
+  const Legs two = floats.step(gradients);
   ASSERT_EQ(two.size(), 2u);
   EXPECT_TRUE(is(two[1][0], Op::f32_sum, 32, 5000));
 }
@@ -236,18 +236,18 @@ TEST(LosslessRounds, LevelsAskForTheChildrenOfWhatIsMarked) {
   for (const std::size_t count : {20'000u, 20'001u, 65'536u}) {
     const Gradients gradients = scattered(2, count, 200);
     Crew crew("lossless:mode=packed,sum=float,index=levels,step_bytes=0", 2, count);
-    const Steps steps = crew.step(gradients);
-    ASSERT_GE(steps.size(), 4u);
-    ASSERT_LE(steps.size(), 9u);
+    const Legs legs = crew.step(gradients);
+    ASSERT_GE(legs.size(), 4u);
+    ASSERT_LE(legs.size(), 9u);
     std::size_t bits = 0;
-    for (std::size_t i = 1; i + 1 < steps.size(); ++i) {
-      ASSERT_EQ(steps[i].size(), 1u);
-      EXPECT_EQ(steps[i][0].what.op, Op::max);
-      EXPECT_EQ(steps[i][0].what.bits, 1);
-      bits += steps[i][0].what.count;
+    for (std::size_t i = 1; i + 1 < legs.size(); ++i) {
+      ASSERT_EQ(legs[i].size(), 1u);
+      EXPECT_EQ(legs[i][0].what.op, Op::max);
+      EXPECT_EQ(legs[i][0].what.bits, 1);
+      bits += legs[i][0].what.count;
     }
     const std::uint32_t keys = union_size(gradients);
-    EXPECT_TRUE(is(steps.back()[0], Op::f32_sum, 32, keys)) << "no false positives";
+    EXPECT_TRUE(is(legs.back()[0], Op::f32_sum, 32, keys)) << "no false positives";
     EXPECT_LT(bits, 14 * keys) << "12.2 per key at 1 %";
   }
 }
@@ -259,19 +259,19 @@ TEST(LosslessRounds, RowsAreABitEachAndThenOneForEachOfTheirCoordinates) {
     std::fill_n(gradients[row % 2].begin() + static_cast<std::ptrdiff_t>(50 * row), 50, 2.0f);
   }
   Crew whole("lossless:mode=packed,sum=float,index=rows", 2, tensor);
-  Steps steps = whole.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  EXPECT_TRUE(is(steps[1][0], Op::max, 1, 100));
-  EXPECT_TRUE(is(steps[2][0], Op::f32_sum, 32, 150));
-  EXPECT_EQ(std::to_integer<std::uint32_t>(steps[0][1].ups[1][1]), 2u) << "rows with values";
+  Legs legs = whole.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  EXPECT_TRUE(is(legs[1][0], Op::max, 1, 100));
+  EXPECT_TRUE(is(legs[2][0], Op::f32_sum, 32, 150));
+  EXPECT_EQ(std::to_integer<std::uint32_t>(legs[0][1].ups[1][1]), 2u) << "rows with values";
 
   for (std::size_t i = 0; i < 5000; i += 2) gradients[0][i] = gradients[1][i] = 0;
   Crew half("lossless:mode=packed,sum=float,index=rows", 2, tensor);
-  steps = half.step(gradients);
-  ASSERT_EQ(steps.size(), 4u);
-  EXPECT_TRUE(is(steps[1][0], Op::max, 1, 100));
-  EXPECT_TRUE(is(steps[2][0], Op::max, 1, 150));
-  EXPECT_TRUE(is(steps[3][0], Op::f32_sum, 32, 75));
+  legs = half.step(gradients);
+  ASSERT_EQ(legs.size(), 4u);
+  EXPECT_TRUE(is(legs[1][0], Op::max, 1, 100));
+  EXPECT_TRUE(is(legs[2][0], Op::max, 1, 150));
+  EXPECT_TRUE(is(legs[3][0], Op::f32_sum, 32, 75));
   EXPECT_EQ(bits_of(half.means[0]), bits_of(paper_mean(gradients, {0, 1})));
 }
 
@@ -284,8 +284,8 @@ TEST(LosslessRounds, RowsOfWhichMostAreNotFullDoNotTravelWhole) {
   for (const std::string_view spec :
        {"lossless:sum=float", "lossless:mode=packed,sum=float,index=rows"}) {
     Crew crew(spec, 16, tensor);
-    const Steps steps = crew.step(gradients);
-    EXPECT_TRUE(is(steps.back()[0], Op::f32_sum, 32, 32 * 8 + 480)) << spec;
+    const Legs legs = crew.step(gradients);
+    EXPECT_TRUE(is(legs.back()[0], Op::f32_sum, 32, 32 * 8 + 480)) << spec;
   }
 }
 
@@ -293,13 +293,13 @@ TEST(LosslessRounds, ABloomFilterIsOneStepAndLetsFewerThanATenthMoreThrough) {
   const Gradients gradients = scattered(2, 40'000, 200);
   Crew crew("lossless:mode=packed,sum=float,index=bloom", 2, 40'000);
   for (int step = 0; step < 2; ++step) {
-    const Steps steps = crew.step(gradients);
-    ASSERT_EQ(steps.size(), 3u);
-    EXPECT_EQ(steps[1][0].what.op, Op::max);
-    EXPECT_LT(steps[1][0].what.count, 40'000u / 2);
+    const Legs legs = crew.step(gradients);
+    ASSERT_EQ(legs.size(), 3u);
+    EXPECT_EQ(legs[1][0].what.op, Op::max);
+    EXPECT_LT(legs[1][0].what.count, 40'000u / 2);
     const std::uint32_t keys = union_size(gradients);
-    EXPECT_GE(steps[2][0].what.count, keys);
-    EXPECT_LT(steps[2][0].what.count, keys + keys / 5);
+    EXPECT_GE(legs[2][0].what.count, keys);
+    EXPECT_LT(legs[2][0].what.count, keys + keys / 5);
     EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, {0, 1})));
   }
 }
@@ -309,16 +309,16 @@ TEST(LosslessRounds, AGatherIsOneStepOfListsAsLongAsEachOnesKeys) {
   gradients[2] = Floats(40'000, 0.0f);
   gradients[2][39'999] = 1.0f;
   Crew crew("lossless:mode=packed,sum=float,index=gather", 3, 40'000);
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 3u);
-  EXPECT_EQ(steps[1][0].what.op, Op::gather);
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 3u);
+  EXPECT_EQ(legs[1][0].what.op, Op::gather);
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     const double own = count_of(gradients[rank]);
-    EXPECT_LE(static_cast<double>(steps[1][0].ups[rank].size()),
+    EXPECT_LE(static_cast<double>(legs[1][0].ups[rank].size()),
               own * (2 + std::log2(40'000 / own)) / 8 + 16);
   }
-  EXPECT_LE(steps[1][0].ups[2].size(), 16u);
-  EXPECT_TRUE(is(steps[2][0], Op::f32_sum, 32, union_size(gradients)));
+  EXPECT_LE(legs[1][0].ups[2].size(), 16u);
+  EXPECT_TRUE(is(legs[2][0], Op::f32_sum, 32, union_size(gradients)));
 }
 
 // ---- Exceptions.
@@ -330,19 +330,19 @@ TEST(LosslessRounds, ExceptionsAreCountedByWindowAndGatheredWhereThereAreAny) {
   gradients[2][71] = -kInf;
   gradients[1][4999] = std::numeric_limits<float>::quiet_NaN();
   Crew crew("lossless:mode=packed,index=bitmap", 3, 5000);
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 5u);
-  EXPECT_EQ(load_le<std::uint32_t>(steps[2].back().down), 2u) << "worker 1 has most";
-  ASSERT_EQ(steps[3].size(), 1u);
-  EXPECT_TRUE(is(steps[3][0], Op::max, 8, 79));
-  EXPECT_EQ(std::to_integer<int>(steps[3][0].down[1]), 1);
-  ASSERT_EQ(steps[4].size(), 2u);
-  for (const support::Went& went : steps[4]) EXPECT_EQ(went.what.op, Op::gather);
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 5u);
+  EXPECT_EQ(load_le<std::uint32_t>(legs[2].back().down), 2u) << "worker 1 has most";
+  ASSERT_EQ(legs[3].size(), 1u);
+  EXPECT_TRUE(is(legs[3][0], Op::max, 8, 79));
+  EXPECT_EQ(std::to_integer<int>(legs[3][0].down[1]), 1);
+  ASSERT_EQ(legs[4].size(), 2u);
+  for (const support::Went& went : legs[4]) EXPECT_EQ(went.what.op, Op::gather);
   Bytes entry(5);
   entry[0] = std::byte{70 - 64};
   store_le(std::span(entry), 1, kInf);
-  EXPECT_EQ(steps[4][0].ups[1], entry) << "place in the window and value";
-  EXPECT_TRUE(steps[4][0].ups[0].empty());
+  EXPECT_EQ(legs[4][0].ups[1], entry) << "place in the window and value";
+  EXPECT_TRUE(legs[4][0].ups[0].empty());
   EXPECT_EQ(crew.counted(Count::exceptions, 0), 0u);
   EXPECT_EQ(crew.counted(Count::exceptions, 1), 2u);
   EXPECT_EQ(crew.counted(Count::exceptions, 2), 1u);
@@ -355,11 +355,11 @@ TEST(LosslessRounds, UpTo32WindowsAreGatheredInAStep) {
   Gradients gradients(2, Floats(kCount, 0.0f));
   for (std::size_t window = 0; window < 70; ++window) gradients[0][64 * window + 5] = kInf;
   Crew crew("lossless:mode=packed,index=bitmap", 2, kCount);
-  const Steps steps = crew.step(gradients);
-  ASSERT_EQ(steps.size(), 7u);
-  EXPECT_EQ(steps[4].size(), 32u);
-  EXPECT_EQ(steps[5].size(), 32u);
-  EXPECT_EQ(steps[6].size(), 6u);
+  const Legs legs = crew.step(gradients);
+  ASSERT_EQ(legs.size(), 7u);
+  EXPECT_EQ(legs[4].size(), 32u);
+  EXPECT_EQ(legs[5].size(), 32u);
+  EXPECT_EQ(legs[6].size(), 6u);
 }
 
 TEST(LosslessRounds, WhereSixtyFourBitsAreNotEnoughTheLowEndIsAnException) {
@@ -367,11 +367,11 @@ TEST(LosslessRounds, WhereSixtyFourBitsAreNotEnoughTheLowEndIsAnException) {
   const Gradients gradients{sparse(100, {{1, 0x1p59f}, {2, 0.25f}, {3, 0.125f}, {4, 0.375f}}),
                             sparse(100, {{1, 0x1p-100f}, {4, 1.0f}})};
   Crew crew("lossless:mode=packed,index=bitmap", 2, 100);
-  const Steps steps = crew.step(gradients);
-  EXPECT_TRUE(is(steps[2][0], Op::wrap_sum, 64, 4));
+  const Legs legs = crew.step(gradients);
+  EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, 64, 4));
   EXPECT_EQ(crew.counted(Count::exceptions, 0), 2u);
   EXPECT_EQ(crew.counted(Count::exceptions, 1), 1u);
-  EXPECT_EQ(load_le<std::int64_t>(steps[2][0].ups[0], 8), 1);
+  EXPECT_EQ(load_le<std::int64_t>(legs[2][0].ups[0], 8), 1);
   EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, {0, 1})));
 }
 

@@ -56,13 +56,13 @@ std::vector<std::uint32_t> first(std::uint32_t n) {
 }
 
 // A step of all workers, which must come out exact.
-Steps step_exactly(Crew& crew, const Gradients& gradients) {
+Legs step_exactly(Crew& crew, const Gradients& gradients) {
   const auto n = static_cast<std::uint32_t>(gradients.size());
-  Steps steps = crew.step(gradients);
+  Legs legs = crew.step(gradients);
   for (const Floats& mean : crew.means) {
     EXPECT_EQ(bits_of(mean), bits_of(paper_mean(gradients, first(n))));
   }
-  return steps;
+  return legs;
 }
 
 bool is(const support::Went& went, Op op, unsigned bits, std::uint32_t count) {
@@ -73,28 +73,28 @@ TEST(LosslessSketch, TheFirstTakesTwoStepsAndTheNextOne) {
   const Gradients gradients = gradients_of(3, {});
   const std::uint32_t keys = union_size(gradients);
   Crew crew("lossless:mode=sketch,index=bitmap", 3, kCount);
-  Steps steps = step_exactly(crew, gradients);
-  ASSERT_EQ(steps.size(), 2u);
-  ASSERT_EQ(steps[0].size(), 2u);
-  EXPECT_TRUE(is(steps[0][0], Op::max, 1, kCount));
-  EXPECT_TRUE(is(steps[0][1], Op::max, 9, 2)) << "one block";
-  ASSERT_EQ(steps[1].size(), 2u);
+  Legs legs = step_exactly(crew, gradients);
+  ASSERT_EQ(legs.size(), 2u);
+  ASSERT_EQ(legs[0].size(), 2u);
+  EXPECT_TRUE(is(legs[0][0], Op::max, 1, kCount));
+  EXPECT_TRUE(is(legs[0][1], Op::max, 9, 2)) << "one block";
+  ASSERT_EQ(legs[1].size(), 2u);
   // 10 bits, the sign and two for three workers.
-  EXPECT_EQ(steps[1][0].what.op, Op::wrap_sum);
-  EXPECT_EQ(steps[1][0].what.bits, 16);
-  EXPECT_GE(steps[1][0].what.count, 1.222 * keys);
-  EXPECT_LE(steps[1][0].what.count, 1.6 * keys);
-  EXPECT_TRUE(is(steps[1][1], Op::max, 32, 1));
+  EXPECT_EQ(legs[1][0].what.op, Op::wrap_sum);
+  EXPECT_EQ(legs[1][0].what.bits, 16);
+  EXPECT_GE(legs[1][0].what.count, 1.222 * keys);
+  EXPECT_LE(legs[1][0].what.count, 1.6 * keys);
+  EXPECT_TRUE(is(legs[1][1], Op::max, 32, 1));
 
-  steps = step_exactly(crew, gradients);
-  ASSERT_EQ(steps.size(), 1u);
-  ASSERT_EQ(steps[0].size(), 4u);
-  EXPECT_TRUE(is(steps[0][0], Op::max, 1, kCount));
-  EXPECT_TRUE(is(steps[0][1], Op::max, 9, 2));
-  EXPECT_EQ(steps[0][2].what.op, Op::wrap_sum);
-  EXPECT_EQ(steps[0][2].what.bits, 16) << "with 1 bit more at the top and 2 at the bottom";
-  EXPECT_EQ(steps[0][3].what.op, Op::max);
-  EXPECT_EQ(steps[0][3].what.bits, 32);
+  legs = step_exactly(crew, gradients);
+  ASSERT_EQ(legs.size(), 1u);
+  ASSERT_EQ(legs[0].size(), 4u);
+  EXPECT_TRUE(is(legs[0][0], Op::max, 1, kCount));
+  EXPECT_TRUE(is(legs[0][1], Op::max, 9, 2));
+  EXPECT_EQ(legs[0][2].what.op, Op::wrap_sum);
+  EXPECT_EQ(legs[0][2].what.bits, 16) << "with 1 bit more at the top and 2 at the bottom";
+  EXPECT_EQ(legs[0][3].what.op, Op::max);
+  EXPECT_EQ(legs[0][3].what.bits, 32);
   EXPECT_EQ(crew.counted(Count::chunks_sketch), 2u);
   EXPECT_EQ(crew.counted(Count::sketches_again), 0u);
   EXPECT_EQ(crew.counted(Count::union_keys), 2 * keys);
@@ -112,8 +112,8 @@ void expect_fits(const std::string& spec, const Change& change) {
   Crew crew(spec, 3, kCount);
   step_exactly(crew, gradients_of(3, change.first));
   EXPECT_EQ(step_exactly(crew, gradients_of(3, change.first)).size(), 1u);
-  const Steps steps = step_exactly(crew, gradients_of(3, change.next));
-  EXPECT_EQ(steps.size() == 1, change.fits) << spec << ", " << change.what;
+  const Legs legs = step_exactly(crew, gradients_of(3, change.next));
+  EXPECT_EQ(legs.size() == 1, change.fits) << spec << ", " << change.what;
   EXPECT_EQ(crew.counted(Count::sketches_again), change.fits ? 0u : 1u)
       << spec << ", " << change.what;
   step_exactly(crew, gradients_of(3, change.next));
@@ -154,8 +154,8 @@ TEST(LosslessSketch, OneStepWhateverThePattern) {
     step_exactly(crew, run);
     for (int step = 0; step < 3; ++step) {
       const std::uint64_t stuck = crew.counted(Count::stuck_keys);
-      const std::size_t steps = step_exactly(crew, run).size();
-      EXPECT_EQ(steps, crew.counted(Count::stuck_keys) > stuck ? 2u : 1u) << length;
+      const std::size_t legs = step_exactly(crew, run).size();
+      EXPECT_EQ(legs, crew.counted(Count::stuck_keys) > stuck ? 2u : 1u) << length;
     }
     EXPECT_EQ(crew.counted(Count::sketches_again), 0u) << length;
   }
@@ -216,7 +216,7 @@ TEST(LosslessSketch, ExceptionsJoinTheSumsOfASketch) {
 TEST(LosslessSketch, StuckKeysTravelOnceMorePacked) {
   const Gradients gradients = gradients_of(3, {});
   Crew crew("lossless:mode=sketch,room=0.6", 3, kCount);
-  const Steps two = step_exactly(crew, gradients);
+  const Legs two = step_exactly(crew, gradients);
   ASSERT_EQ(two.size(), 3u);
   ASSERT_EQ(two[2].size(), 1u);
   const std::uint64_t stuck = crew.counted(Count::stuck_keys);
@@ -224,7 +224,7 @@ TEST(LosslessSketch, StuckKeysTravelOnceMorePacked) {
   EXPECT_LE(stuck, union_size(gradients));
   EXPECT_TRUE(is(two[2][0], Op::wrap_sum, two[1][0].what.bits, static_cast<std::uint32_t>(stuck)));
 
-  const Steps one = step_exactly(crew, gradients);
+  const Legs one = step_exactly(crew, gradients);
   ASSERT_EQ(one.size(), 2u);
   EXPECT_EQ(one[1].size(), 1u);
   EXPECT_GT(crew.counted(Count::stuck_keys), stuck);
@@ -276,7 +276,7 @@ TEST(LosslessSketch, TheIndexSaysWhoIsCountedWhateverTheOtherRoundsSay) {
       for (std::uint32_t missing = 0; missing < kN; ++missing) {
         Crew crew("lossless:mode=sketch", kN, kCount, true);
         if (has_last) step_exactly(crew, gradients);
-        const Steps steps = crew.step(gradients, [&](std::size_t, std::size_t now, std::uint32_t) {
+        const Legs legs = crew.step(gradients, [&](std::size_t, std::size_t now, std::uint32_t) {
           return now == round ? all_but_one(kN, missing) : WorkerSet::all(kN);
         });
         std::vector<std::uint32_t> counted = first(kN);
@@ -290,7 +290,7 @@ TEST(LosslessSketch, TheIndexSaysWhoIsCountedWhateverTheOtherRoundsSay) {
         if (has_last) {
           EXPECT_EQ(crew.counted(Count::sketches_again), 1u) << round;
         }
-        EXPECT_GT(steps.size(), 1u);
+        EXPECT_GT(legs.size(), 1u);
       }
     }
   }

@@ -204,9 +204,9 @@ TEST(Lossless, AWorkerThatIsNotCountedSendsZerosAndKeepsEverything) {
     Floats kept(count, 1000.25f);
     kept[5] = 0.25f;
     kept[6] = 0.25f;  // 0.25 and what is lost in float32
-    const Steps steps = crew.step(gradients, all_but(3, {1}));
-    for (std::size_t i = 1; i < steps.size(); ++i) {
-      for (const support::Went& went : steps[i]) {
+    const Legs legs = crew.step(gradients, all_but(3, {1}));
+    for (std::size_t i = 1; i < legs.size(); ++i) {
+      for (const support::Went& went : legs[i]) {
         const bool is_gathered = went.what.op == Op::gather;
         for (const std::byte byte : went.ups[1]) {
           ASSERT_TRUE(is_gathered || byte == std::byte{0}) << spec << ", step " << i;

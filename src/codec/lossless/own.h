@@ -14,9 +14,9 @@ namespace sluice::lossless {
 
 class Own {
  public:
-  Own(const Piece& piece, Arena& arena)
-      : marks_(arena.place<std::uint64_t>(bitmaps::words_for(piece.count))),
-        values_(arena.place<float>(piece.count + nonzero::kSlack)) {}
+  Own(const Extent& extent, Arena& arena)
+      : marks_(arena.place<std::uint64_t>(bitmaps::words_for(extent.count))),
+        values_(arena.place<float>(extent.count + nonzero::kSlack)) {}
 
   // Reads the chunk, once.
   void find(const Chunk& chunk, nonzero::Zero zero) {

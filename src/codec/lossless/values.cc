@@ -18,15 +18,15 @@ constexpr std::uint64_t kLarge = 1u << 21;
 Error malformed(const char* what) { return Error{Code::malformed, 0, what}; }
 
 // Room for all coordinates at 64 bits, and behind each width for what its last integer spills.
-std::size_t room_for(const Piece& piece, Sum sum) {
+std::size_t room_for(const Extent& extent, Sum sum) {
   const std::size_t each = sum == Sum::exact ? 8 : 4;
-  return each * piece.count + (kWidths + 1) * fixedpoint::kSlack;
+  return each * extent.count + (kWidths + 1) * fixedpoint::kSlack;
 }
 
 }  // namespace
 
-Values::Values(const Piece& piece, Sum sum, Arena& arena) : piece_(piece), sum_(sum) {
-  const std::uint32_t most = divide_up(piece.count, kBlockMin);
+Values::Values(const Extent& extent, Sum sum, Arena& arena) : extent_(extent), sum_(sum) {
+  const std::uint32_t most = divide_up(extent.count, kBlockMin);
   if (sum == Sum::exact) {
     ranges_ = arena.host<std::uint16_t>(std::size_t{2} * most);
     ranges_up_ =
@@ -36,16 +36,16 @@ Values::Values(const Piece& piece, Sum sum, Arena& arena) : piece_(piece), sum_(
   formats_ = arena.host<fixedpoint::Format>(most);
   keys_ = arena.host<std::uint32_t>(most);
   at_ = arena.host<std::size_t>(most);
-  up_ = arena.place<std::byte>(room_for(piece, sum));
-  down_ = arena.place<std::byte>(room_for(piece, sum));
-  tile_ = arena.place<float>(piece.count + nonzero::kSlack);
-  chosen_ = arena.place<std::uint64_t>(bitmaps::words_for(piece.count) + 1);
+  up_ = arena.place<std::byte>(room_for(extent, sum));
+  down_ = arena.place<std::byte>(room_for(extent, sum));
+  tile_ = arena.place<float>(extent.count + nonzero::kSlack);
+  chosen_ = arena.place<std::uint64_t>(bitmaps::words_for(extent.count) + 1);
 }
 
-std::uint32_t Values::blocks() const { return divide_up(piece_.count, block_); }
+std::uint32_t Values::blocks() const { return divide_up(extent_.count, block_); }
 
 std::uint32_t Values::size_of(std::uint32_t block) const {
-  return std::min(block_, piece_.count - block * block_);
+  return std::min(block_, extent_.count - block * block_);
 }
 
 bitmaps::Words Values::words_of(bitmaps::Words marks, std::uint32_t block) const {
@@ -86,7 +86,7 @@ Status Values::take_ranges(const Answer& answer, bool counted) {
     if (counted && (agreed.top < ranges_[lane] || agreed.low < ranges_[lane + 1])) {
       return malformed("lossless: an agreed range without my own values");
     }
-    formats_[b] = fixedpoint::format_for(agreed, piece_.workers);
+    formats_[b] = fixedpoint::format_for(agreed, extent_.workers);
     range_ = fixedpoint::joined(range_, agreed);
   }
   return ok();
@@ -171,7 +171,7 @@ std::size_t Values::ask(Workers only, std::span<Round> rounds) {
 
 void Values::decode(std::uint32_t divisor, std::span<float> mean) {
   const auto store =
-      piece_.tensor.count() >= kLarge ? nonzero::Store::streamed : nonzero::Store::cached;
+      extent_.tensor.count() >= kLarge ? nonzero::Store::streamed : nonzero::Store::cached;
   for (std::uint32_t b = 0; b < blocks(); ++b) {
     const auto target = mean.subspan(first_of(b), size_of(b));
     const auto means = tile_.first(keys_[b]);

@@ -10,8 +10,8 @@
 #include "base/result.h"
 #include "codec/arena.h"
 #include "codec/chunk.h"
+#include "codec/lossless/lossless_settings.h"
 #include "codec/lossless/own.h"
-#include "codec/lossless/settings.h"
 #include "kernels/fixedpoint/fixedpoint.h"
 #include "round/round.h"
 
@@ -22,7 +22,7 @@ inline constexpr std::size_t kWidths = 8;         // 8, 16, … 64 bits
 
 class Values {
  public:
-  Values(const Piece& piece, Sum sum, Arena& arena);
+  Values(const Extent& extent, Sum sum, Arena& arena);
 
   // Blocks of a power of two of coordinates, at least kBlockMin.
   void cut(std::uint32_t block) { block_ = block; }
@@ -70,7 +70,7 @@ class Values {
   // This worker's values at the agreed coordinates of a block, zero where it has none.
   std::span<const float> aligned(const Own& own, std::uint32_t block, std::size_t& next);
 
-  Piece piece_;
+  Extent extent_;
   Sum sum_;
   std::uint32_t block_ = kBlockMin;
   std::span<std::uint16_t> ranges_;

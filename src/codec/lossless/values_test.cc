@@ -31,15 +31,15 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // One worker: what it has, its values and its exceptions, in memory with canaries around it.
 class Member {
  public:
-  Member(const Piece& piece, Sum sum, const Floats& gradient)
-      : host_(used(piece, sum).host_used(), GuardedMemory::Borders::canaries),
-        place_(used(piece, sum).place_used(), GuardedMemory::Borders::canaries),
+  Member(const Extent& extent, Sum sum, const Floats& gradient)
+      : host_(used(extent, sum).host_used(), GuardedMemory::Borders::canaries),
+        place_(used(extent, sum).place_used(), GuardedMemory::Borders::canaries),
         arena_(host_.bytes(), place_.bytes()),
-        own_(piece, arena_),
-        values_(piece, sum, arena_),
-        exceptions_(piece, arena_) {
+        own_(extent, arena_),
+        values_(extent, sum, arena_),
+        exceptions_(extent, arena_) {
     Chunk chunk;
-    chunk.piece = piece;
+    chunk.extent = extent;
     chunk.gradient = gradient;
     own_.find(chunk, sum == Sum::exact ? nonzero::Zero::either : nonzero::Zero::positive);
   }
@@ -49,11 +49,11 @@ class Member {
   [[nodiscard]] bool intact() const { return host_.intact() && place_.intact(); }
 
  private:
-  static Arena used(const Piece& piece, Sum sum) {
+  static Arena used(const Extent& extent, Sum sum) {
     Arena measuring;
-    const Own own(piece, measuring);
-    const Values values(piece, sum, measuring);
-    const Exceptions exceptions(piece, measuring);
+    const Own own(extent, measuring);
+    const Values values(extent, sum, measuring);
+    const Exceptions exceptions(extent, measuring);
     return measuring;
   }
   GuardedMemory host_;
@@ -79,7 +79,7 @@ class Workforce {
         marks_(bitmaps::words_for(count_)) {
     for (std::uint32_t rank = 0; rank < gradients.size(); ++rank) {
       const auto n = static_cast<std::uint32_t>(gradients.size());
-      members_.push_back(std::make_unique<Member>(Piece{{1, 1, count_}, 0, count_, rank, n}, sum,
+      members_.push_back(std::make_unique<Member>(Extent{{1, 1, count_}, 0, count_, rank, n}, sum,
                                                   gradients[rank]));
       members_[rank]->values().cut(block);
       const auto own = members_[rank]->own().marks();

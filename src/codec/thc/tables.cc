@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/assert.h"
-#include "codec/thc/normal.h"
+#include "codec/thc/normal_law.h"
 
 namespace sluice::thc {
 namespace {
@@ -40,12 +40,12 @@ constexpr double kPieceMax = 0.25;  // deviations; 8 nodes are exact to the last
 
 Moments moments_of_cell(std::uint32_t cell, std::uint32_t g, double t) {
   const double width = 2 * t / g;
-  const int pieces = std::max(1, static_cast<int>(std::ceil(width / kPieceMax)));
+  const int extents = std::max(1, static_cast<int>(std::ceil(width / kPieceMax)));
   std::array<double, 3> sums{};
-  for (int piece = 0; piece < pieces; ++piece) {
+  for (int extent = 0; extent < extents; ++extent) {
     for (const Node& node : kNodes) {
-      const double v = (piece + node.at) / pieces;
-      const double mass = density((2 * (cell + v) / g - 1) * t) * node.weight * width / pieces;
+      const double v = (extent + node.at) / extents;
+      const double mass = density((2 * (cell + v) / g - 1) * t) * node.weight * width / extents;
       sums[0] += mass;
       sums[1] += mass * v;
       sums[2] += mass * v * v;
@@ -57,7 +57,7 @@ Moments moments_of_cell(std::uint32_t cell, std::uint32_t g, double t) {
           static_cast<Wide>(std::ldexp(sums[2], kPoint))};
 }
 
-// What rounding between two neighbouring levels costs, for all pairs of grid points.
+// What rounding between two neighbouring codes costs, for all pairs of grid points.
 class Costs {
  public:
   Costs(std::uint32_t g, double t) : g_(g), below_(g + 1) {
@@ -127,12 +127,12 @@ class Search {
   }
 
  private:
-  struct Range {
+  struct ThcRange {
     std::uint32_t first;
     std::uint32_t last;
   };
 
-  void fill(std::uint32_t layer, Range starts, Range targets) {
+  void fill(std::uint32_t layer, ThcRange starts, ThcRange targets) {
     const std::uint32_t start = starts.first + (starts.last - starts.first) / 2;
     std::uint32_t best = std::max(targets.first, start + 1);
     Wide least = cost(start, best);

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "codec/thc/normal.h"
+#include "codec/thc/normal_law.h"
 
 namespace sluice::thc {
 namespace {

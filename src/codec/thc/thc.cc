@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "base/limits.h"
-#include "codec/thc/exchange.h"
-#include "codec/thc/settings.h"
+#include "codec/thc/thc_exchange.h"
+#include "codec/thc/thc_settings.h"
 
 namespace sluice::thc {
 namespace {
@@ -17,13 +17,13 @@ constexpr std::uint32_t kBlockMin = 16;  // below it scales cost more than codes
 static_assert(
     std::uint64_t{kGridMax} * kWorkersMax < (1u << 24),
     "every sum is exact in float32 and fits the reductions, so no worker count is refused");
-static_assert(kBitsMax == levels::kBitsMax && kGridMax == levels::kLargestMax);
+static_assert(kBitsMax == quantiser::kBitsMax && kGridMax == quantiser::kLargestMax);
 static_assert(kOptions[kBits].maximum == kBitsMax && kOptions[kGrid].maximum == kGridMax);
 static_assert(kOptions[kRotation].maximum == kChunkMax);
 
 class ThcCodec final : public Codec {
  public:
-  explicit ThcCodec(Settings settings) : settings_(std::move(settings)) {}
+  explicit ThcCodec(ThcSettings settings) : settings_(std::move(settings)) {}
 
   [[nodiscard]] Traits traits(std::uint32_t workers) const override {
     static_cast<void>(workers);
@@ -49,11 +49,11 @@ class ThcCodec final : public Codec {
   // Whether a normal vector loses less than it has. With bounds in place of a clamp, one bit's
   // error is near the squared range and two bits' is below the variance.
   [[nodiscard]] bool takes_off() const {
-    if (settings_.range == Range::minmax) return settings_.bits > 1;
+    if (settings_.range == ThcRange::minmax) return settings_.bits > 1;
     return settings_.table.rounding + settings_.table.clamping < 1;
   }
 
-  Settings settings_;
+  ThcSettings settings_;
 };
 
 Problem refused(std::string_view what, std::string_view accepted) {
@@ -61,10 +61,10 @@ Problem refused(std::string_view what, std::string_view accepted) {
           fmt::format("codec 'thc': {} is not accepted; accepted: {}", what, accepted)};
 }
 
-Verdict set_grid(const OptionValues& options, Settings& settings) {
+Verdict set_grid(const OptionValues& options, ThcSettings& settings) {
   const std::uint32_t g_min = grid_min(settings.bits);
   const std::uint32_t g = options.integer(kGrid);
-  if (settings.range == Range::minmax) {
+  if (settings.range == ThcRange::minmax) {
     if (g != 0 && g != g_min) {
       return refused(fmt::format("g={} with range=minmax and bits={}", g, settings.bits),
                      fmt::format("0 or {}", g_min));
@@ -82,11 +82,11 @@ Verdict set_grid(const OptionValues& options, Settings& settings) {
 
 // What is mixed and what has one scale. A scale over several rotations side by side is not offered:
 // it loses an order of magnitude where layers differ (§5.4 of the study in the README).
-Verdict set_blocks(Grouping grouping, std::uint32_t rotation, Settings& settings) {
+Verdict set_blocks(Grouping grouping, std::uint32_t rotation, ThcSettings& settings) {
   if (rotation != 0 && !std::has_single_bit(rotation)) {
     return refused(fmt::format("rotation={}", rotation), "0 or a power of two up to 1048576");
   }
-  if (settings.range == Range::minmax) {
+  if (settings.range == ThcRange::minmax) {
     if (rotation > 1) {
       return refused(fmt::format("rotation={} with range=minmax", rotation), "0 or 1");
     }
@@ -119,17 +119,17 @@ Verdict set_blocks(Grouping grouping, std::uint32_t rotation, Settings& settings
 }  // namespace
 
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options) {
-  Settings settings;
+  ThcSettings settings;
   settings.bits = options.integer(kBits);
-  settings.range = static_cast<Range>(options.choice(kRange));
-  settings.rounding = static_cast<Rounding>(options.choice(kRounding));
+  settings.range = static_cast<ThcRange>(options.choice(kRange));
+  settings.rounding = static_cast<ThcRounding>(options.choice(kRounding));
   settings.down = static_cast<Down>(options.choice(kDown));
   settings.extra = options.integer(kExtra);
   SLUICE_TRY(set_grid(options, settings));
   SLUICE_TRY(set_blocks(static_cast<Grouping>(options.choice(kGrouping)),
                         options.integer(kRotation), settings));
   const double p = options.real(kMass);
-  if (settings.range == Range::minmax && p != kOptions[kMass].preset) {
+  if (settings.range == ThcRange::minmax && p != kOptions[kMass].preset) {
     return refused(fmt::format("p={} with range=minmax", p), "the default: nothing is clamped");
   }
   if (settings.extra != 0 && settings.down != Down::round) {
@@ -140,7 +140,7 @@ Checked<std::unique_ptr<Codec>> make(const OptionValues& options) {
                                .g = settings.g,
                                .p = p,
                                .shape = static_cast<Shape>(options.choice(kTable))});
-  settings.levels = levels::make_levels(settings.table.values);
+  settings.quantiser = quantiser::make_quantiser(settings.table.values);
   return std::unique_ptr<Codec>(std::make_unique<ThcCodec>(std::move(settings)));
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "codec/info.h"
-#include "codec/thc/normal.h"
+#include "codec/thc/normal_law.h"
 
 namespace sluice::thc {
 
@@ -44,8 +44,9 @@ inline constexpr std::array kOptions{
                .preset = 0,
                .minimum = 0,
                .maximum = 4095,
-               .help = "levels are integers 0 to g, g at least 2^bits - 1; 0: 30 for 4 bits, else "
-                       "2^bits - 1"},
+               .help =
+                   "codes stand for integers 0 to g, g at least 2^bits - 1; 0: 30 for 4 bits, else "
+                   "2^bits - 1"},
     OptionInfo{.key = "p",
                .kind = OptionInfo::Kind::real,
                .preset = 0.03125,
@@ -68,7 +69,7 @@ inline constexpr std::array kOptions{
                .kind = OptionInfo::Kind::choice,
                .choices = kRanges,
                .help = "norm: the largest norm and p; minmax: smallest and largest value, no "
-                       "rotation, uniform levels"},
+                       "rotation, uniform codes"},
     OptionInfo{.key = "rounding",
                .kind = OptionInfo::Kind::choice,
                .choices = kRoundings,

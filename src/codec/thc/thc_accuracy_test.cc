@@ -7,11 +7,11 @@
 
 #include "base/random.h"
 #include "codec/thc/rounding.h"
-#include "codec/thc/scales.h"
 #include "codec/thc/thc_rounds_test.h"
+#include "codec/thc/thc_scales.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/lanes/lanes.h"
-#include "kernels/levels/levels.h"
+#include "kernels/quantiser/quantiser.h"
 
 namespace sluice::thc {
 namespace {
@@ -133,19 +133,19 @@ TEST(ThcAccuracy, UnequalGroupsAndOutliers) {
 
 // ---- Bias, and the vector that another program computed.
 
-Settings published_settings() {
-  Settings settings;
+ThcSettings published_settings() {
+  ThcSettings settings;
   settings.table = make_table({4, 30, 1.0 / 32, Shape::symmetric});
-  settings.levels = levels::make_levels(settings.table.values);
+  settings.quantiser = quantiser::make_quantiser(settings.table.values);
   return settings;
 }
 
-std::array<std::uint8_t, 256> codes_of(const Settings& settings, const levels::Draws& draws,
+std::array<std::uint8_t, 256> codes_of(const ThcSettings& settings, const quantiser::Draws& draws,
                                        std::uint64_t element, std::span<const float> rotated,
                                        float factor = 1) {
   std::array<std::byte, 128> packed{};
-  const levels::Encoding one{element, rotated, factor, 0};
-  levels::encode(settings.levels, draws, {&one, 1}, packed);
+  const quantiser::Encoding one{element, rotated, factor, 0};
+  quantiser::encode(settings.quantiser, draws, {&one, 1}, packed);
   std::array<std::uint8_t, 256> codes{};
   lanes::unpack(packed, 4, std::span(codes).first(rotated.size()));
   return codes;
@@ -155,20 +155,20 @@ std::array<std::uint8_t, 256> codes_of(const Settings& settings, const levels::D
 // its own within five standard errors.
 TEST(ThcAccuracy, RoundingIsUnbiasedInsideTheClamp) {
   constexpr int kTrials = 4096;
-  const Settings settings = published_settings();
+  const ThcSettings settings = published_settings();
   const Floats normal = normal_values(256, 21);
   Floats steps(256);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     steps[i] = normal[i] * 30 / static_cast<float>(2 * settings.table.clamp_point);
   }
-  for (const Rounding rounding : {Rounding::stochastic, Rounding::stratified}) {
+  for (const ThcRounding rounding : {ThcRounding::stochastic, ThcRounding::stratified}) {
     for (const std::uint32_t rank : {0u, 5u}) {
       std::vector<double> sums(steps.size());
       std::vector<double> squares(steps.size());
       for (int trial = 0; trial < kTrials; ++trial) {
         Chunk chunk;
-        chunk.piece.rank = rank;
-        chunk.piece.workers = 8;
+        chunk.extent.rank = rank;
+        chunk.extent.workers = 8;
         chunk.key = chunk_key(1, static_cast<std::uint64_t>(trial), 2);
         const std::array codes = codes_of(settings, rounding_draws(rounding, chunk), 1024, steps);
         for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -202,7 +202,7 @@ TEST(ThcAccuracy, TheDeterministicVector) {
   std::array<std::uint32_t, 1> signs{};
   for (unsigned i = 0; i < 8; ++i) signs[0] |= static_cast<std::uint32_t>(output(42, i) >> 63) << i;
   EXPECT_EQ(signs[0], 0b10100001u);
-  const Settings settings = published_settings();
+  const ThcSettings settings = published_settings();
   const std::array<std::uint32_t, 1> key{std::bit_cast<std::uint32_t>(5.755432216610669f)};
   const Scale scale = scale_of(settings, key, 8);
   std::array<std::int32_t, 8> twice{};
@@ -212,7 +212,7 @@ TEST(ThcAccuracy, TheDeterministicVector) {
     for (std::size_t i = 0; i < 8; ++i) {
       // Its uniform number u rounds up where u is below a share, ours where U is at least the rest.
       const auto wanted = static_cast<std::uint16_t>(~output(1000 + worker, i) >> 48);
-      levels::Draws draws{RandomStream(1, Purpose::rounding, 0)};
+      quantiser::Draws draws{RandomStream(1, Purpose::rounding, 0)};
       draws.shift = static_cast<std::uint16_t>(wanted - draws.stream.word(0));
       const auto code = codes_of(settings, draws, 0, std::span(rotated).subspan(i, 1), scale.up)[0];
       EXPECT_EQ(code, indices[worker][i]);
@@ -221,7 +221,7 @@ TEST(ThcAccuracy, TheDeterministicVector) {
   }
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(twice[i], 2 * expected_sums[i]);
   std::array<float, 8> mean;
-  levels::means(twice, 3 * 30, static_cast<float>(scale.step / (2 * 3 * 8)), mean);
+  quantiser::means(twice, 3 * 30, static_cast<float>(scale.step / (2 * 3 * 8)), mean);
   hadamard::unrotate(mean, signs, 0, mean);
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(mean[i], expected_mean[i], 1e-6);
 }

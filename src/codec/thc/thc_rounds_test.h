@@ -16,8 +16,8 @@ namespace sluice::thc {
 
 using support::Bytes;
 using support::Floats;
+using support::Legs;
 using support::run;
-using support::Steps;
 using support::Team;
 using support::team_of;
 using support::Went;

@@ -48,9 +48,9 @@ TEST(ThcOptions, EveryWidthWorksWithoutNamingAGrid) {
   for (std::uint32_t bits = 1; bits <= 8; ++bits) {
     const auto codec = codec_of({{kBits, bits}});
     Team team = team_of(*codec, normal_gradients(2, 100, bits));
-    const Steps steps = run(team);
-    EXPECT_EQ(steps[1][0].what.bits, bits);
-    EXPECT_EQ(value_max(steps[1][0].what), bits == 4 ? 30u : (1u << bits) - 1);
+    const Legs legs = run(team);
+    EXPECT_EQ(legs[1][0].what.bits, bits);
+    EXPECT_EQ(value_max(legs[1][0].what), bits == 4 ? 30u : (1u << bits) - 1);
   }
 }
 
@@ -78,12 +78,12 @@ TEST(ThcOptions, OneBitWithTheDefaultClampIsNoContraction) {
 TEST(Thc, TwoStepsOneGrainOfNormsThenOneLanePerCoordinate) {
   const auto codec = codec_of();
   Team team = team_of(*codec, normal_gradients(3, 5000, 1));
-  const Steps steps = run(team);
-  ASSERT_EQ(steps.size(), 2u);
+  const Legs legs = run(team);
+  ASSERT_EQ(legs.size(), 2u);
   // 4 blocks of 1024, then 512, 256, 128, 8.
-  EXPECT_TRUE(steps[0][0].what == (Reduction{.op = Op::max, .bits = 32, .count = 8}));
-  ASSERT_EQ(steps[1].size(), 1u);
-  const Reduction& codes = steps[1][0].what;
+  EXPECT_TRUE(legs[0][0].what == (Reduction{.op = Op::max, .bits = 32, .count = 8}));
+  ASSERT_EQ(legs[1].size(), 1u);
+  const Reduction& codes = legs[1][0].what;
   EXPECT_EQ(codes.op, Op::lane_sum);
   EXPECT_EQ(codes.bits, 4);
   EXPECT_EQ(codes.count, 5000u);
@@ -101,12 +101,12 @@ TEST(Thc, KeysAreNormsAndTheirMaximumIsAgreed) {
   second[1025] = -8;
   const auto codec = codec_of();
   Team team = team_of(*codec, {first, second});
-  const Steps steps = run(team);
-  EXPECT_EQ(key_at(steps[0][0].ups[0], 0), std::bit_cast<std::uint32_t>(5.0f));
-  EXPECT_EQ(key_at(steps[0][0].ups[0], 1), std::bit_cast<std::uint32_t>(1.0f));
-  EXPECT_EQ(key_at(steps[0][0].ups[1], 1), std::bit_cast<std::uint32_t>(8.0f));
-  EXPECT_EQ(key_at(steps[0][0].down, 0), std::bit_cast<std::uint32_t>(5.0f));
-  EXPECT_EQ(key_at(steps[0][0].down, 1), std::bit_cast<std::uint32_t>(8.0f));
+  const Legs legs = run(team);
+  EXPECT_EQ(key_at(legs[0][0].ups[0], 0), std::bit_cast<std::uint32_t>(5.0f));
+  EXPECT_EQ(key_at(legs[0][0].ups[0], 1), std::bit_cast<std::uint32_t>(1.0f));
+  EXPECT_EQ(key_at(legs[0][0].ups[1], 1), std::bit_cast<std::uint32_t>(8.0f));
+  EXPECT_EQ(key_at(legs[0][0].down, 0), std::bit_cast<std::uint32_t>(5.0f));
+  EXPECT_EQ(key_at(legs[0][0].down, 1), std::bit_cast<std::uint32_t>(8.0f));
 }
 
 std::string hex(std::span<const std::byte> bytes) {
@@ -133,13 +133,13 @@ TEST(Thc, SmallCaseHasTheBytesThatAnotherProgramComputed) {
     worker->chunk.key = 0x0123456789abcdef;
     worker->restart(*codec);
   }
-  const Steps steps = run(team);
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(hex(steps[0][0].ups[0]), "e7d2c43f049aac426a7e0842cdcc6442");
-  EXPECT_EQ(hex(steps[0][0].down), "e7d24440049a2c436a7e8842cdcce442");
-  EXPECT_EQ(hex(steps[1][0].ups[0]), "67554477599687b56b98740a");
-  EXPECT_EQ(hex(steps[1][0].ups[1]), "563410792ba587d26ea8820b");
-  EXPECT_EQ(hex(steps[1][0].down), "1c464909037a2684911e08b9b00692ce8702");
+  const Legs legs = run(team);
+  ASSERT_EQ(legs.size(), 2u);
+  EXPECT_EQ(hex(legs[0][0].ups[0]), "e7d2c43f049aac426a7e0842cdcc6442");
+  EXPECT_EQ(hex(legs[0][0].down), "e7d24440049a2c436a7e8842cdcce442");
+  EXPECT_EQ(hex(legs[1][0].ups[0]), "67554477599687b56b98740a");
+  EXPECT_EQ(hex(legs[1][0].ups[1]), "563410792ba587d26ea8820b");
+  EXPECT_EQ(hex(legs[1][0].down), "1c464909037a2684911e08b9b00692ce8702");
   EXPECT_EQ(hex(std::as_bytes(std::span(team[0]->mean))),
             "11c373bfaf3a70bee429e93e246f50bfdc9229bd391b2d3f371b2dbf67b4373e7fa1653f2ec5bebe"
             "7a60943e80a165bfab3a70be764bf73eed7f57bf301962bc16508842b00e5fc275b49441d418a142"
@@ -154,8 +154,8 @@ TEST(Thc, BlocksOfZerosAreLeftOut) {
   }
   const auto codec = codec_of();
   Team team = team_of(*codec, gradients, {Floats(4103), Floats(4103)});
-  const Steps steps = run(team);
-  EXPECT_EQ(steps[1][0].what.count, 3072u + 3u);
+  const Legs legs = run(team);
+  EXPECT_EQ(legs[1][0].what.count, 3072u + 3u);
   for (std::size_t i = 1024; i < 2048; ++i) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(team[1]->mean[i]), 0u);
     ASSERT_EQ(team[1]->residual[i], 0.0f);
@@ -167,8 +167,8 @@ TEST(Thc, BlocksOfZerosAreLeftOut) {
 TEST(Thc, AChunkOfZerosAndAChunkOfNothing) {
   const auto codec = codec_of();
   Team zeros = team_of(*codec, {Floats(2000), Floats(2000)}, {Floats(2000), Floats(2000)});
-  const Steps steps = run(zeros);
-  EXPECT_EQ(steps[1][0].what.count, 0u);
+  const Legs legs = run(zeros);
+  EXPECT_EQ(legs[1][0].what.count, 0u);
   EXPECT_EQ(zeros[0]->mean, Floats(2000));
   EXPECT_EQ(zeros[0]->residual, Floats(2000));
 
@@ -192,8 +192,8 @@ TEST(Thc, TailsOfEveryLength) {
     for (const std::size_t count : counts) {
       const auto gradients = normal_gradients(3, count, static_cast<unsigned>(count));
       Team team = team_of(*codec, gradients);
-      const Steps steps = run(team);
-      EXPECT_EQ(steps[1][0].what.count, count);
+      const Legs legs = run(team);
+      EXPECT_EQ(legs[1][0].what.count, count);
       EXPECT_LT(nmse(gradients, team[0]->mean), 5e-3) << count;
       EXPECT_EQ(team[0]->mean, team[2]->mean);
     }
@@ -217,8 +217,8 @@ TEST(Thc, ChunksDoNotMatter) {
       }
       Team team = team_of(*codec, parts);
       for (auto& worker : team) {
-        worker->chunk.piece.tensor.cols = count;
-        worker->chunk.piece.offset = first;
+        worker->chunk.extent.tensor.cols = count;
+        worker->chunk.extent.offset = first;
         worker->restart(*codec);
       }
       run(team);
@@ -255,10 +255,10 @@ TEST(Thc, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
     gradients[0][41] = kInf;
     gradients[2][2999] = -kInf;
     Team spoilt = team_of(*codec, gradients);
-    const Steps steps = run(spoilt);
-    ASSERT_EQ(steps[1].size(), 2u);
-    EXPECT_EQ(steps[1][1].what.count, 1024u + 8u);
-    EXPECT_EQ(steps[1][0].what.count, 3000u - 1024u - 8u);
+    const Legs legs = run(spoilt);
+    ASSERT_EQ(legs[1].size(), 2u);
+    EXPECT_EQ(legs[1][1].what.count, 1024u + 8u);
+    EXPECT_EQ(legs[1][0].what.count, 3000u - 1024u - 8u);
     for (const auto& worker : spoilt) {
       for (std::size_t i = 0; i < 3000; ++i) {
         if (i >= 1024 && i < 2992) {
@@ -321,9 +321,9 @@ TEST(Thc, AMissingWorkerSendsNothingMoreAndKeepsEverything) {
   gradients[2][7] = kInf;
   const Floats kept(3000, 0.25f);
   Team team = team_of(*codec, gradients, {Floats(3000), Floats(3000), kept});
-  const Steps steps = run(team, {2});
-  EXPECT_EQ(steps[1].size(), 1u) << "an infinity that is not counted stays away";
-  EXPECT_EQ(steps[1][0].ups[2], Bytes(3000));
+  const Legs legs = run(team, {2});
+  EXPECT_EQ(legs[1].size(), 1u) << "an infinity that is not counted stays away";
+  EXPECT_EQ(legs[1][0].ups[2], Bytes(3000));
   const std::vector<Floats> counted{gradients[0], gradients[1]};
   for (const auto& worker : team) EXPECT_LT(nmse(counted, worker->mean), 1e-3);
   for (std::size_t i = 0; i < 3000; ++i) {
@@ -390,7 +390,7 @@ struct Alone {
       : codec(codec_of(given)), worker(*codec, 0, 2, gradient, Floats(gradient.size(), 0.5f)) {
     EXPECT_TRUE(worker.exchange->next({}).has_value());
   }
-  Result<Step> answer(const Bytes& down, std::span<const Part> parts) {
+  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
     const std::vector<Answer> answers{{down, parts}};
     return worker.exchange->next(answers);
   }
@@ -410,9 +410,9 @@ Bytes keys_of(std::initializer_list<std::uint32_t> keys) {
   return bytes;
 }
 
-void expect_malformed(const Result<Step>& step) {
-  ASSERT_FALSE(step.has_value());
-  EXPECT_EQ(step.error().code, Code::malformed);
+void expect_malformed(const Result<Leg>& leg) {
+  ASSERT_FALSE(leg.has_value());
+  EXPECT_EQ(leg.error().code, Code::malformed);
 }
 
 const WorkerSet kBoth = WorkerSet::all(2);
@@ -425,9 +425,9 @@ TEST(ThcHostile, AnAgreedNormBelowMyOwnIsMalformed) {
   for (const std::uint32_t agreed : {0u, 1u, own - 1, own, own + 1, 0x7f800000u, 0xffffffffu}) {
     Alone mine(Floats(64, 1.0f));
     const Part with_me{0, 1, kBoth.view()};
-    const Result<Step> step = mine.answer(keys_of({agreed}), {&with_me, 1});
-    EXPECT_EQ(step.has_value(), agreed >= own) << agreed;
-    EXPECT_TRUE(step || step.error().code == Code::malformed);
+    const Result<Leg> leg = mine.answer(keys_of({agreed}), {&with_me, 1});
+    EXPECT_EQ(leg.has_value(), agreed >= own) << agreed;
+    EXPECT_TRUE(leg || leg.error().code == Code::malformed);
     mine.expect_untouched();
     Alone left_out(Floats(64, 1.0f));
     const Part without_me{0, 1, other.view()};
@@ -469,21 +469,21 @@ TEST(ThcHostile, AnySumDecodesToSomethingAndNeverEntersTheResidual) {
       const Bytes agreed =
           norm ? keys_of({0x41400000u + static_cast<std::uint32_t>(random())})
                : keys_of({high, 0xffffffffu - static_cast<std::uint32_t>(random() % 0x40000000)});
-      const Result<Step> step = test.answer(agreed, {&keys, 1});
-      if (!step) continue;
+      const Result<Leg> leg = test.answer(agreed, {&keys, 1});
+      if (!leg) continue;
       std::vector<Bytes> downs;
-      std::vector<Part> parts(step->rounds.size());
+      std::vector<Part> parts(leg->rounds.size());
       std::vector<Answer> answers;
-      for (const Round& round : step->rounds) {
+      for (const Round& round : leg->rounds) {
         downs.emplace_back(round.what.count == 0 ? 0 : down_size_max(round.what, 2));
         for (std::byte& byte : downs.back()) byte = static_cast<std::byte>(random() & 0x33);
       }
       for (std::size_t i = 0; i < downs.size(); ++i) {
-        parts[i] = {0, step->rounds[i].what.count, kBoth.view()};
+        parts[i] = {0, leg->rounds[i].what.count, kBoth.view()};
         answers.push_back({downs[i], parts[i].count == 0 ? std::span<const Part>()
                                                          : std::span<const Part>(&parts[i], 1)});
       }
-      const Result<Step> last = test.worker.exchange->next(answers);
+      const Result<Leg> last = test.worker.exchange->next(answers);
       EXPECT_TRUE(last || last.error().code == Code::malformed);
       for (const float rest : test.worker.residual) ASSERT_TRUE(std::isfinite(rest));
     }

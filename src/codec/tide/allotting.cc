@@ -8,7 +8,7 @@
 
 namespace sluice::tide {
 
-Allotting::Allotting(const Chunk& chunk, const Layout& layout, const Settings& settings,
+Allotting::Allotting(const Chunk& chunk, const TideLayout& layout, const TideSettings& settings,
                      Arena& arena)
     : chunk_(chunk),
       layout_(layout),
@@ -19,7 +19,7 @@ Allotting::Allotting(const Chunk& chunk, const Layout& layout, const Settings& s
 // Names a place of the tensor, whatever the step and the seed: turns must come round.
 std::uint64_t Allotting::hash_at(std::uint32_t first) const {
   constexpr std::uint64_t kTurns = 0x7475726e73;
-  return mix(mix(kTurns, chunk_.piece.tensor.id), chunk_.piece.offset + first);
+  return mix(mix(kTurns, chunk_.extent.tensor.id), chunk_.extent.offset + first);
 }
 
 void Allotting::allot(std::span<const Code12> codes, std::span<std::uint8_t> widths) {
@@ -28,7 +28,7 @@ void Allotting::allot(std::span<const Code12> codes, std::span<std::uint8_t> wid
   known ? by_model(codes, widths) : by_chunk(codes, widths);
 }
 
-// The level that would have met the budget on the whole model's last step.
+// The waterline that would have met the budget on the whole model's last step.
 void Allotting::by_model(std::span<const Code12> codes, std::span<std::uint8_t> widths) const {
   std::array<std::uint64_t, kCountWords> summed;
   for (std::size_t i = 0; i < kCountWords; ++i) {
@@ -44,9 +44,9 @@ void Allotting::by_model(std::span<const Code12> codes, std::span<std::uint8_t> 
   const RandomStream draws(chunk_.key, Purpose::selection, kShared);
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
     const bool turn = has_turn(hash_at(layout_[b].first), chunk_.step, turns);
-    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.level, turn));
-    if (width_at(codes[b], allotment.level - 1, turn) == widths[b]) continue;
-    const std::uint64_t element = chunk_.piece.offset + layout_[b].first;
+    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.waterline, turn));
+    if (width_at(codes[b], allotment.waterline - 1, turn) == widths[b]) continue;
+    const std::uint64_t element = chunk_.extent.offset + layout_[b].first;
     if (draws.word(element / kBlockLeast) < share) ++widths[b];
   }
 }
@@ -69,8 +69,8 @@ void Allotting::by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> 
   Allotment allotment = find_level(counts_, most, {turn_counts_});
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
     const bool turn = turns[b] != 0;
-    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.level, turn));
-    if (width_at(codes[b], allotment.level - 1, turn) == widths[b]) continue;
+    widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.waterline, turn));
+    if (width_at(codes[b], allotment.waterline - 1, turn) == widths[b]) continue;
     if (layout_[b].size > allotment.left) continue;
     allotment.left -= layout_[b].size;
     ++widths[b];

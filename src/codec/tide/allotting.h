@@ -6,8 +6,8 @@
 
 #include "codec/arena.h"
 #include "codec/chunk.h"
-#include "codec/tide/layout.h"
-#include "codec/tide/settings.h"
+#include "codec/tide/tide_layout.h"
+#include "codec/tide/tide_settings.h"
 #include "codec/tide/widths.h"
 
 namespace sluice::tide {
@@ -15,7 +15,8 @@ namespace sluice::tide {
 class Allotting {
  public:
   // All of them outlive this.
-  Allotting(const Chunk& chunk, const Layout& layout, const Settings& settings, Arena& arena);
+  Allotting(const Chunk& chunk, const TideLayout& layout, const TideSettings& settings,
+            Arena& arena);
 
   // By the model's last step where there was one, else by the chunk alone.
   void allot(std::span<const Code12> codes, std::span<std::uint8_t> widths);
@@ -30,8 +31,8 @@ class Allotting {
   [[nodiscard]] std::uint64_t hash_at(std::uint32_t first) const;
 
   const Chunk& chunk_;
-  const Layout& layout_;
-  const Settings& settings_;
+  const TideLayout& layout_;
+  const TideSettings& settings_;
   std::span<std::uint64_t> counts_;       // of all blocks …
   std::span<std::uint64_t> turn_counts_;  // … and of those whose turn at the floor it is
 };

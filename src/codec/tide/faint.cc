@@ -21,7 +21,7 @@ bool is_zero(std::span<const float> values) {
 
 }  // namespace
 
-Code12 faint_code(const Chunk& chunk, const Layout::Block& block) {
+Code12 faint_code(const Chunk& chunk, const TideLayout::Block& block) {
   if (is_zero(chunk.given().subspan(block.first, block.count))) return kCodeZero;
   std::array<float, kBlockMost> memory;
   float energy = 0;
@@ -31,7 +31,7 @@ Code12 faint_code(const Chunk& chunk, const Layout::Block& block) {
   return static_cast<Code12>(std::max(code - amplified(0), int{kCodeFaintest}));
 }
 
-std::span<const float> amplified_input(const Chunk& chunk, const Layout::Block& block,
+std::span<const float> amplified_input(const Chunk& chunk, const TideLayout::Block& block,
                                        std::span<float> memory) {
   const auto input = input_tile(chunk, block.first, block.count, memory);
   const auto into = memory.first(block.count);

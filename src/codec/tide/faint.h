@@ -7,8 +7,8 @@
 #include <span>
 
 #include "codec/chunk.h"
-#include "codec/tide/layout.h"
-#include "codec/tide/scales.h"
+#include "codec/tide/tide_layout.h"
+#include "codec/tide/tide_scales.h"
 
 namespace sluice::tide {
 
@@ -24,10 +24,10 @@ inline constexpr Code12 kCodeAboveFaint = kCodeOfOne - 4 * 126 - 4 * 4;
 // My code of a block whose energy is zero or subnormal. kCodeZero if its gradient is zero: what may
 // be left of a residual then waits there, and does not travel for ever as it gets smaller. A worker
 // that waits sends zeros in blocks below kCodeAboveFaint, whose scale its residual may exceed.
-Code12 faint_code(const Chunk& chunk, const Layout::Block& block);
+Code12 faint_code(const Chunk& chunk, const TideLayout::Block& block);
 
 // What a worker sends of a block, 2^96 times as large.
-std::span<const float> amplified_input(const Chunk& chunk, const Layout::Block& block,
+std::span<const float> amplified_input(const Chunk& chunk, const TideLayout::Block& block,
                                        std::span<float> memory);
 // What was sent of these inputs, whose codes stand for `own`, 2^96 times as large. Feedback without
 // a keeper rounds the rest twice, there and on the way back. Where that shows, this is the input

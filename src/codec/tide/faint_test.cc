@@ -152,11 +152,11 @@ TEST(TideFaint, MeansAndResidualsAreThoseOfLargerGradients) {
 TEST(TideFaint, BesideAnOrdinaryBlockNothingChanges) {
   const Floats large = normals(64, 1);
   Crew mixed({.block = 64}, 2, 64);
-  const Steps steps = mixed.step({large, Floats(64, 1e-30f)});
+  const Legs legs = mixed.step({large, Floats(64, 1e-30f)});
   Crew zero({.block = 64}, 2, 64);
-  const Steps wanted = zero.step({large, Floats(64)});
+  const Legs wanted = zero.step({large, Floats(64)});
   EXPECT_EQ(mixed.means, zero.means);
-  EXPECT_EQ(steps[0][0].down, wanted[0][0].down);
+  EXPECT_EQ(legs[0][0].down, wanted[0][0].down);
 }
 
 // A gradient that is huge and a residual that is its opposite but for little: no overflow between.

@@ -12,7 +12,7 @@ std::size_t down_most(std::uint32_t lanes, std::uint32_t blocks, std::uint32_t w
 
 }  // namespace
 
-Sending::Sending(Arena& arena, const Layout& layout, std::uint32_t workers, bool exact)
+Sending::Sending(Arena& arena, const TideLayout& layout, std::uint32_t workers, bool exact)
     : widths_(arena.host<std::uint8_t>(layout.blocks())),
       up_(arena.place<std::byte>(std::size_t{layout.lanes()} * (exact ? 4 : 1))),
       down_(arena.place<std::byte>(
@@ -20,9 +20,9 @@ Sending::Sending(Arena& arena, const Layout& layout, std::uint32_t workers, bool
                    exact ? std::size_t{layout.lanes()} * 4 : std::size_t{0}))),
       twice_(arena.host<std::int32_t>(layout.lanes())) {}
 
-void Sending::plan(const Layout& layout, const Settings& settings, const Chunk& chunk,
+void Sending::plan(const TideLayout& layout, const TideSettings& settings, const Chunk& chunk,
                    Workers only) {
-  const std::uint32_t workers = chunk.piece.workers;
+  const std::uint32_t workers = chunk.extent.workers;
   const std::uint32_t grain = settings.block;
   const Down down = settings.down_for(chunk.has_feedback());
   const std::uint8_t extra = down == Down::round ? settings.extra_for(workers) : std::uint8_t{0};

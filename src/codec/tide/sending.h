@@ -1,4 +1,4 @@
-// The blocks that one step of an exchange sends: one lane_sum per width, blocks in order within a
+// The blocks that one leg of an exchange sends: one lane_sum per width, blocks in order within a
 // width, and a f32_sum for those that travel exactly.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 #include "codec/arena.h"
 #include "codec/chunk.h"
-#include "codec/tide/layout.h"
-#include "codec/tide/settings.h"
+#include "codec/tide/tide_layout.h"
+#include "codec/tide/tide_settings.h"
 #include "codec/tide/widths.h"
 #include "round/round.h"
-#include "round/sums.h"
+#include "round/sum_reader.h"
 
 namespace sluice::tide {
 
@@ -22,7 +22,7 @@ class Sending {
   static constexpr std::size_t kRounds = dither::kWidthMax + 1;  // widths 1 to 8, then the exact
 
   // Room for any choice of widths; `exact`: and for any block as float32.
-  Sending(Arena& arena, const Layout& layout, std::uint32_t workers, bool exact);
+  Sending(Arena& arena, const TideLayout& layout, std::uint32_t workers, bool exact);
 
   // Who travels how: by block, a width, kExact, or 0 for not at all. To be filled before plan().
   [[nodiscard]] std::span<std::uint8_t> widths() { return widths_; }
@@ -36,7 +36,8 @@ class Sending {
   void clear();
 
   // Lays out the rounds.
-  void plan(const Layout& layout, const Settings& settings, const Chunk& chunk, Workers only);
+  void plan(const TideLayout& layout, const TideSettings& settings, const Chunk& chunk,
+            Workers only);
   [[nodiscard]] std::span<const Round> rounds() const { return rounds_; }
 
   // Where the lanes of each block are, asked for in the order of the blocks.

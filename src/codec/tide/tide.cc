@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/bytes.h"
-#include "codec/tide/exchange.h"
+#include "codec/tide/tide_exchange.h"
 
 namespace sluice::tide {
 namespace {
@@ -20,7 +20,7 @@ static_assert(kOptions[kDown].key == "down" && kOptions[kFloor].key == "floor");
 
 class TideCodec final : public Codec {
  public:
-  explicit TideCodec(const Settings& settings) : settings_(settings) {}
+  explicit TideCodec(const TideSettings& settings) : settings_(settings) {}
 
   [[nodiscard]] Traits traits(std::uint32_t workers) const override {
     // Not unbiased: what exceeds a block's clamp is cut. Not always a contraction: a block that
@@ -104,7 +104,7 @@ class TideCodec final : public Codec {
       sum.coordinates += static_cast<double>(tensor.count());
       sum.blocks += static_cast<double>(blocks_of(tensor));
       sum.lanes +=
-          static_cast<double>(tensor.count() - rest + Layout(rest, settings_.block).lanes());
+          static_cast<double>(tensor.count() - rest + TideLayout(rest, settings_.block).lanes());
     }
     return sum;
   }
@@ -115,10 +115,10 @@ class TideCodec final : public Codec {
   [[nodiscard]] std::size_t blocks_of(const Tensor& tensor) const {
     const std::uint64_t whole = tensor.count() / settings_.block;
     const auto rest = static_cast<std::uint32_t>(tensor.count() % settings_.block);
-    return whole + Layout(rest, settings_.block).blocks();
+    return whole + TideLayout(rest, settings_.block).blocks();
   }
 
-  Settings settings_;
+  TideSettings settings_;
 };
 
 }  // namespace
@@ -126,12 +126,12 @@ class TideCodec final : public Codec {
 void settle(OptionValues& options, bool feedback) {
   double& down = options.values[kDown];
   if (kDowns[options.choice(kDown)] == "auto") {
-    down = static_cast<double>(Settings{}.down_for(feedback));
+    down = static_cast<double>(TideSettings{}.down_for(feedback));
   }
 }
 
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options) {
-  Settings settings;
+  TideSettings settings;
   settings.bits = options.real(kBits);
   settings.block = 64u << options.choice(kBlock);
   if (const std::size_t down = options.choice(kDown); kDowns[down] != "auto") {

@@ -24,16 +24,16 @@ struct Rotated {
   std::vector<double> largest;  // over the counted workers
 };
 
-std::vector<Rotated> rotated_blocks(const Crew& crew, const Steps& steps, const Told& told,
+std::vector<Rotated> rotated_blocks(const Crew& crew, const Legs& legs, const Told& told,
                                     const std::vector<Floats>& inputs,
                                     const std::vector<std::uint32_t>& missing) {
-  const Layout layout(static_cast<std::uint32_t>(inputs[0].size()), told.block);
-  const auto codes = codes_of(steps[0][0].down, layout);
+  const TideLayout layout(static_cast<std::uint32_t>(inputs[0].size()), told.block);
+  const auto codes = codes_of(legs[0][0].down, layout);
   const auto widths = widths_by_chunk(codes, layout, told.bits);
   const std::vector<double> wanted = true_mean(inputs, missing);
   std::vector<Rotated> blocks;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-    const Layout::Block at = layout[b];
+    const TideLayout::Block at = layout[b];
     Rotated block{at.size, widths[b], {}, {}, std::vector<double>(at.size)};
     // What padding decodes to is not known, so only whole blocks are looked at.
     if (at.count != at.size || widths[b] == 0) continue;
@@ -73,10 +73,10 @@ void expect_within_half_a_step(std::uint32_t n, std::uint32_t count, const Told&
   for (std::uint32_t rank = 0; rank < n; ++rank) {
     for (std::size_t i = 0; i < count; ++i) inputs[rank][i] += crew.residuals[rank][i];
   }
-  const Steps steps = crew.step(gradients, missing);
+  const Legs legs = crew.step(gradients, missing);
   std::size_t inside = 0;
   std::size_t all = 0;
-  for (const Rotated& block : rotated_blocks(crew, steps, told, inputs, missing)) {
+  for (const Rotated& block : rotated_blocks(crew, legs, told, inputs, missing)) {
     const double bound =
         step_of(block.width) / 2 + input_error(block.size) + float_error(block.width, block.size);
     for (std::size_t i = 0; i < block.size; ++i) {
@@ -109,10 +109,10 @@ double variance_left(std::uint32_t n, double bits) {
   const Floats same = normals(1u << 14, 3);
   const std::vector<Floats> gradients(n, same);
   Crew crew(told, n, same.size());
-  const Steps steps = crew.step(gradients);
+  const Legs legs = crew.step(gradients);
   double sum = 0;
   double count = 0;
-  for (const Rotated& block : rotated_blocks(crew, steps, told, gradients, {})) {
+  for (const Rotated& block : rotated_blocks(crew, legs, told, gradients, {})) {
     const double step = step_of(block.width);
     for (std::size_t i = 0; i < block.size; ++i) {
       if (!is_inside(block, i)) continue;
@@ -140,10 +140,10 @@ TEST(TideAccuracy, OfIndependentWorkersTheErrorFallsWithTheirNumber) {
   for (const std::uint32_t n : {2u, 8u}) {
     const auto gradients = gradients_of(n, 1u << 14, 5, 0);
     Crew crew(told, n, 1u << 14);
-    const Steps steps = crew.step(gradients);
+    const Legs legs = crew.step(gradients);
     double sum = 0;
     double count = 0;
-    for (const Rotated& block : rotated_blocks(crew, steps, told, gradients, {})) {
+    for (const Rotated& block : rotated_blocks(crew, legs, told, gradients, {})) {
       for (std::size_t i = 0; i < block.size; ++i) {
         if (!is_inside(block, i)) continue;
         const double error = (block.mean[i] - block.wanted[i]) / step_of(block.width);
@@ -263,11 +263,11 @@ TEST(TideAccuracy, MeansAndLastResidualsAreAllThatWasBrought) {
       for (std::uint32_t k = 1; k < n; ++k) {
         if (mix(step, k) % 5 == 0) missing.push_back(k);
       }
-      const Steps steps = crew.step(gradients, missing);
+      const Legs legs = crew.step(gradients, missing);
       const double m = n - static_cast<double>(missing.size());
       Code12 most = 0;
-      for (std::uint32_t b = 0; b < Layout(count, 256).blocks(); ++b) {
-        most = std::max(most, code_at(steps[0][0].down, b));
+      for (std::uint32_t b = 0; b < TideLayout(count, 256).blocks(); ++b) {
+        most = std::max(most, code_at(legs[0][0].down, b));
       }
       // A decoder's float32 once in the mean, m times, and once in each residual.
       bound += 2 * m * float_error(8, 256) * scale_of(most);

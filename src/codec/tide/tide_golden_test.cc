@@ -1,5 +1,5 @@
-// The wire format, byte for byte. golden/*.txt come from golden/make_golden.py, which was written
-// from the README and shares nothing with the library.
+// The wire format, byte for byte. golden/*.txt come from golden/make_tide_golden.py, which was
+// written from the README and shares nothing with the library.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -60,11 +60,11 @@ class Diary {
     crew.number = number;
     // In the kept scales' second step a step of the exchange says which blocks went again.
     const bool kept = number > 3 && !crew.states[0].empty();
-    const Steps steps = crew.step(gradients, missing);
+    const Legs legs = crew.step(gradients, missing);
     text << "step " << number << '\n';
-    for (std::size_t i = 0; i < steps.size(); ++i) {
+    for (std::size_t i = 0; i < legs.size(); ++i) {
       if (kept && i == 1) text << "again\n";
-      for (const Went& round : steps[i]) note(round);
+      for (const Went& round : legs[i]) note(round);
     }
     for (const Floats& mean : crew.means) EXPECT_EQ(hex(mean), hex(crew.means[0]));
     text << "mean " << hex(crew.means[0]) << '\n';

@@ -1,4 +1,4 @@
-// tide under groups: the model's level goes with what a group keeps, saves and loads.
+// tide under groups: the model's waterline goes with what a group keeps, saves and loads.
 #include <gtest/gtest.h>
 
 #include "codec/tide/tide.h"

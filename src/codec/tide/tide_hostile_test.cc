@@ -35,13 +35,13 @@ class Attack {
   }
 
   // What rank 0 says to the answers of a step once tampered with.
-  Result<Step> run(std::size_t stage, const Tamper& tamper) { return run(stage, stage, tamper); }
+  Result<Leg> run(std::size_t stage, const Tamper& tamper) { return run(stage, stage, tamper); }
   // The same, but it is told the truth again from there on: what it says in the end.
-  Result<Step> run_to_end(std::size_t stage, const Tamper& tamper) { return run(stage, 9, tamper); }
+  Result<Leg> run_to_end(std::size_t stage, const Tamper& tamper) { return run(stage, 9, tamper); }
   void expect_malformed(std::size_t stage, const Tamper& tamper) {
-    const Result<Step> step = run(stage, tamper);
-    ASSERT_FALSE(step.has_value()) << "stage " << stage;
-    EXPECT_EQ(step.error().code, sluice::Code::malformed) << step.error().what;
+    const Result<Leg> leg = run(stage, tamper);
+    ASSERT_FALSE(leg.has_value()) << "stage " << stage;
+    EXPECT_EQ(leg.error().code, sluice::Code::malformed) << leg.error().what;
     expect_untouched();
   }
   void expect_untouched() const {
@@ -53,15 +53,15 @@ class Attack {
   [[nodiscard]] const Worker& worker() const { return *team_[0]; }
 
  private:
-  Result<Step> run(std::size_t stage, std::size_t last, const Tamper& tamper) {
+  Result<Leg> run(std::size_t stage, std::size_t last, const Tamper& tamper) {
     prepare();
     Courier courier(2, all_but(2, missing_));
     std::vector<std::vector<Answer>> answers(2);
     for (std::size_t step = 0;; ++step) {
       std::vector<std::vector<Round>> asked(2);
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
-        const Result<Step> next = team_[rank]->exchange->next(answers[rank]);
-        if (!next || next->kind == Step::Kind::done) return next;
+        const Result<Leg> next = team_[rank]->exchange->next(answers[rank]);
+        if (!next || next->kind == Leg::Kind::done) return next;
         asked[rank].assign(next->rounds.begin(), next->rounds.end());
       }
       std::vector<Went> log;
@@ -115,11 +115,11 @@ TEST(TideHostile, HonestAnswersAreAccepted) {
   for (const Scales scales : kBoth) {
     for (const Down down : {Down::full, Down::narrow, Down::round}) {
       Attack attack(told_of(scales, down));
-      const Result<Step> asked = attack.run(0, [](auto&) {});
-      ASSERT_TRUE(asked && asked->kind == Step::Kind::ask);
+      const Result<Leg> asked = attack.run(0, [](auto&) {});
+      ASSERT_TRUE(asked && asked->kind == Leg::Kind::ask);
       attack.expect_untouched();
-      const Result<Step> last = attack.run(1, [](auto&) {});
-      ASSERT_TRUE(last && last->kind == Step::Kind::done);
+      const Result<Leg> last = attack.run(1, [](auto&) {});
+      ASSERT_TRUE(last && last->kind == Leg::Kind::done);
       EXPECT_NE(attack.worker().mean[0], -77.0f);
     }
   }
@@ -275,13 +275,13 @@ TEST(TideHostile, BadSumsInAFirstStepThatGoesOnAreMalformed) {
         [](Bytes& bytes) { bytes.pop_back(); },
     };
     for (const auto& lie : lies) {
-      const Result<Step> step = attack.run_to_end(0, [&](auto& answers) {
+      const Result<Leg> leg = attack.run_to_end(0, [&](auto& answers) {
         for (std::size_t i = 1; i < answers.size(); ++i) {
           if (!answers[i].parts.empty()) lie(answers[i].down);
         }
       });
-      ASSERT_FALSE(step.has_value()) << name_of(down);
-      EXPECT_EQ(step.error().code, sluice::Code::malformed);
+      ASSERT_FALSE(leg.has_value()) << name_of(down);
+      EXPECT_EQ(leg.error().code, sluice::Code::malformed);
       attack.expect_untouched();
     }
   }
@@ -315,19 +315,19 @@ TEST(TideHostile, RandomSumsNeverEnterTheResidual) {
       const Floats honest = attack.worker().residual;
       int accepted = 0;
       for (int trial = 0; trial < 100; ++trial) {
-        const Result<Step> step = attack.run(1, [&](auto& answers) {
+        const Result<Leg> leg = attack.run(1, [&](auto& answers) {
           for (OwnAnswer& one : answers) {
             if (one.down.empty()) continue;
             one.down[random() % one.down.size()] ^= static_cast<std::byte>(1 + random() % 255);
           }
         });
-        if (!step) {
-          ASSERT_EQ(step.error().code, sluice::Code::malformed);
+        if (!leg) {
+          ASSERT_EQ(leg.error().code, sluice::Code::malformed);
           attack.expect_untouched();
           continue;
         }
         ++accepted;
-        ASSERT_EQ(step->kind, Step::Kind::done);
+        ASSERT_EQ(leg->kind, Leg::Kind::done);
         ASSERT_EQ(attack.worker().residual, honest);
       }
       EXPECT_GT(accepted, 0);

@@ -1,4 +1,4 @@
-// One level for the whole model, from the second step on.
+// One waterline for the whole model, from the second step on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,20 +11,20 @@ namespace {
 // All blocks of a model with the codes that were agreed.
 struct Known {
   std::vector<Code12> codes;
-  std::vector<Layout::Block> blocks;
+  std::vector<TideLayout::Block> blocks;
 
-  void add(const std::vector<Code12>& more, const Layout& layout) {
+  void add(const std::vector<Code12>& more, const TideLayout& layout) {
     for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
       codes.push_back(more[b]);
       blocks.push_back(layout[b]);
     }
   }
-  // One in `turns` live blocks has a bit at any level; 0: none.
-  [[nodiscard]] double spent(std::int32_t level, double turns) const {
+  // One in `turns` live blocks has a bit at any waterline; 0: none.
+  [[nodiscard]] double spent(std::int32_t waterline, double turns) const {
     double sum = 0;
     double silent = 0;
     for (std::size_t b = 0; b < codes.size(); ++b) {
-      const unsigned width = deserved(codes[b], level);
+      const unsigned width = deserved(codes[b], waterline);
       sum += 1.0 * blocks[b].size * width;
       silent += is_live(codes[b]) && width == 0 ? blocks[b].size : 0;
     }
@@ -37,14 +37,14 @@ struct Known {
   }
   [[nodiscard]] double budget(double bits) const {
     double real = 0;
-    for (const Layout::Block& block : blocks) real += block.count;
+    for (const TideLayout::Block& block : blocks) real += block.count;
     return std::max(0.0, std::floor(bits * real) - 12.0 * static_cast<double>(blocks.size()));
   }
 };
 
 // The README's rule for one chunk, given all that is known of the model.
 std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code12>& codes,
-                                      const Layout& layout, const Told& told, std::uint64_t key,
+                                      const TideLayout& layout, const Told& told, std::uint64_t key,
                                       std::uint64_t step) {
   double budget = known.budget(told.bits);
   double turns = told.floor ? 1 : 0;
@@ -54,10 +54,10 @@ std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code
         4 * std::sqrt(known.live() / told.block * (1 / turns) * (1 - 1 / turns)) * told.block;
     budget = std::max(std::ceil(known.live() / turns), budget - std::floor(spread));
   }
-  std::int32_t level = 607;
-  while (known.spent(level, turns) > budget) ++level;
-  const double raise = known.spent(level - 1, turns) - known.spent(level, turns);
-  const double left = budget - known.spent(level, turns);
+  std::int32_t waterline = 607;
+  while (known.spent(waterline, turns) > budget) ++waterline;
+  const double raise = known.spent(waterline - 1, turns) - known.spent(waterline, turns);
+  const double left = budget - known.spent(waterline, turns);
   const double s = raise == 0 ? 0 : std::min(1.0, left / raise);
   const double share =
       raise == 0 ? 0 : std::max(0.0, s - 4 * std::sqrt(s * (1 - s) / (raise / told.block)));
@@ -67,8 +67,8 @@ std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code
     const std::uint64_t hash = mix(mix(0x7475726e73, 1), layout[b].first);
     const bool turn =
         turns > 0 && is_live(codes[b]) && (hash + step) % static_cast<std::uint64_t>(turns) == 0;
-    widths.push_back(std::max(turn ? 1u : 0u, deserved(codes[b], level)));
-    const bool raised = deserved(codes[b], level - 1) > widths.back() &&
+    widths.push_back(std::max(turn ? 1u : 0u, deserved(codes[b], waterline)));
+    const bool raised = deserved(codes[b], waterline - 1) > widths.back() &&
                         draws.word(layout[b].first / 16) < std::floor(share * 4294967296.0);
     widths.back() += raised ? 1 : 0;
   }
@@ -76,7 +76,7 @@ std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code
 }
 
 void expect_lanes(const std::vector<Went>& rounds, const std::vector<unsigned>& widths,
-                  const Layout& layout) {
+                  const TideLayout& layout) {
   std::array<std::uint32_t, 9> wanted{};
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) wanted[widths[b]] += layout[b].size;
   std::array<std::uint32_t, 9> got{};
@@ -99,8 +99,8 @@ struct Model {
       }
     }
   }
-  std::vector<Steps> step(std::uint64_t number) {
-    std::vector<Steps> logs;
+  std::vector<Legs> step(std::uint64_t number) {
+    std::vector<Legs> logs;
     for (std::uint32_t t = 0; t < 2; ++t) {
       crews[t].key = chunk_key(1, number, t);
       crews[t].number = number;
@@ -136,7 +136,7 @@ TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
       const auto first = model.step(0);
       Known known;
       for (std::uint32_t t = 0; t < 2; ++t) {
-        const Layout layout(Model::kCounts[t], 256);
+        const TideLayout layout(Model::kCounts[t], 256);
         const auto codes = codes_of(first[t][0][0].down, layout);
         expect_lanes(first[t][1], widths_by_chunk(codes, layout, bits, floor), layout);
         known.add(codes, layout);
@@ -144,7 +144,7 @@ TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
       const auto second = model.step(1);
       std::uint64_t up = 0;
       for (std::uint32_t t = 0; t < 2; ++t) {
-        const Layout layout(Model::kCounts[t], 256);
+        const TideLayout layout(Model::kCounts[t], 256);
         const auto codes = codes_of(second[t][0][0].down, layout);
         expect_lanes(second[t][1],
                      widths_by_model(known, codes, layout, model.told, model.crews[t].key, 1),
@@ -167,13 +167,13 @@ TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
   Known known;
   const auto first = model.step(0);
   for (std::uint32_t t = 0; t < 2; ++t) {
-    known.add(codes_of(first[t][0][0].down, Layout(Model::kCounts[t], 256)),
-              Layout(Model::kCounts[t], 256));
+    known.add(codes_of(first[t][0][0].down, TideLayout(Model::kCounts[t], 256)),
+              TideLayout(Model::kCounts[t], 256));
   }
   const auto second = model.step(1);
   for (std::uint32_t t = 0; t < 2; ++t) {
     ASSERT_EQ(second[t].size(), 1u);
-    const Layout layout(Model::kCounts[t], 256);
+    const TideLayout layout(Model::kCounts[t], 256);
     const auto kept = codes_of(first[t][0][0].down, layout);
     expect_lanes(second[t][0],
                  widths_by_model(known, kept, layout, model.told, model.crews[t].key, 1), layout);
@@ -196,7 +196,7 @@ std::vector<Floats> touched(std::uint32_t n, std::uint32_t rows, std::uint32_t s
 }
 
 // The budget was found for the rows of the step before. What a step sends beyond it is at most what
-// the rows that are touched now would take at that level.
+// the rows that are touched now would take at that waterline.
 TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
   constexpr std::uint32_t kRows = 512;
   constexpr int kSteps = 40;
@@ -210,9 +210,9 @@ TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
       for (int step = 0; step < kSteps; ++step) {
         crew.number = static_cast<std::uint64_t>(step);
         crew.key = chunk_key(1, crew.number, 1);
-        const Steps steps = crew.step(touched(2, kRows, static_cast<std::uint32_t>(step), share));
+        const Legs legs = crew.step(touched(2, kRows, static_cast<std::uint32_t>(step), share));
         crew.end_step();
-        const double over = static_cast<double>(bits_of(steps[0]) + bits_of(steps[1])) / most - 1;
+        const double over = static_cast<double>(bits_of(legs[0]) + bits_of(legs[1])) / most - 1;
         if (step == 0) {
           EXPECT_LE(over, 0) << "the budget of a first step is its own";
           continue;
@@ -235,11 +235,11 @@ TEST(TideModel, TheTallyCountsEveryBlockOnceAndTinyTensorsNot) {
   crew.with_model = true;
   auto gradients = gradients_of(2, 1000, 3, 2);
   gradients[0][70] = INFINITY;
-  const Steps steps = crew.step(gradients);
-  const Layout layout(1000, 64);
+  const Legs legs = crew.step(gradients);
+  const TideLayout layout(1000, 64);
   std::vector<std::uint64_t> wanted(kCodeMost - kCodeLeast + 3u);
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-    const Code12 code = code_at(steps[0][0].down, b);
+    const Code12 code = code_at(legs[0][0].down, b);
     if (code != 4095) wanted[static_cast<std::size_t>(code - kCodeLeast)] += layout[b].size;
   }
   wanted[wanted.size() - 2] = 1000;

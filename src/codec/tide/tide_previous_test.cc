@@ -48,7 +48,7 @@ struct SecondStep {
     EXPECT_LE(outside, 6) << "block " << block << ": more than what a clamp of 2.3 scales cuts";
   }
 
-  Layout layout{kCount, kBlock};
+  TideLayout layout{kCount, kBlock};
   Crew crew;
   std::vector<Floats> gradients;
   std::vector<Code12> kept;
@@ -64,11 +64,11 @@ TEST(TidePrevious, TheFirstStepIsThatOfScalesNow) {
   const auto gradients = gradients_of(3, 1000, 1);
   Crew kept({.scales = Scales::previous}, 3, 1000);
   Crew now({.scales = Scales::now}, 3, 1000);
-  const Steps steps = kept.step(gradients, {1});
-  const Steps wanted = now.step(gradients, {1});
-  ASSERT_EQ(steps.size(), 2u);
-  ASSERT_EQ(steps[1].size(), wanted[1].size());
-  for (std::size_t i = 0; i < steps[1].size(); ++i) EXPECT_EQ(steps[1][i].ups, wanted[1][i].ups);
+  const Legs legs = kept.step(gradients, {1});
+  const Legs wanted = now.step(gradients, {1});
+  ASSERT_EQ(legs.size(), 2u);
+  ASSERT_EQ(legs[1].size(), wanted[1].size());
+  for (std::size_t i = 0; i < legs[1].size(); ++i) EXPECT_EQ(legs[1][i].ups, wanted[1][i].ups);
   EXPECT_EQ(kept.means, now.means);
   EXPECT_EQ(kept.residuals, now.residuals);
 }
@@ -77,22 +77,22 @@ TEST(TidePrevious, TheSecondStepIsOneStepWithScalesFirstAndNobodyNamed) {
   SecondStep test;
   const auto widths = widths_by_chunk(test.kept, test.layout, 5);
   const auto inputs = gradients_of(3, kCount, 5, 0);
-  const Steps steps = test.crew.step(inputs);
-  ASSERT_EQ(steps.size(), 1u);
-  EXPECT_TRUE(steps[0][0].what == (Reduction{.op = Op::max, .bits = 12, .count = 10}));
+  const Legs legs = test.crew.step(inputs);
+  ASSERT_EQ(legs.size(), 1u);
+  EXPECT_TRUE(legs[0][0].what == (Reduction{.op = Op::max, .bits = 12, .count = 10}));
   std::array<std::uint32_t, 9> lanes{};
   for (const unsigned width : widths) lanes[width] += kBlock;
   std::size_t at = 1;
   for (unsigned width = 1; width <= 8; ++width) {
     if (lanes[width] == 0) continue;
-    ASSERT_LT(at, steps[0].size());
-    EXPECT_EQ(steps[0][at].what.bits, width);
-    EXPECT_EQ(steps[0][at].what.count, lanes[width]) << "widths follow the kept codes";
-    EXPECT_EQ(steps[0][at].what.grain, kBlock);
+    ASSERT_LT(at, legs[0].size());
+    EXPECT_EQ(legs[0][at].what.bits, width);
+    EXPECT_EQ(legs[0][at].what.count, lanes[width]) << "widths follow the kept codes";
+    EXPECT_EQ(legs[0][at].what.grain, kBlock);
     ++at;
   }
-  EXPECT_EQ(at, steps[0].size());
-  for (const Went& round : steps[0]) EXPECT_FALSE(round.restricted);
+  EXPECT_EQ(at, legs[0].size());
+  for (const Went& round : legs[0]) EXPECT_FALSE(round.restricted);
   for (std::uint32_t b = 0; b < 10; ++b) test.expect_block(inputs, b, test.kept[b], widths[b]);
 }
 
@@ -108,13 +108,13 @@ TEST(TidePrevious, StateIsTheAgreedCodesPlusOneAndCarriesOn) {
   other.states = test.crew.states;
   other.key = test.crew.key;
   const auto inputs = gradients_of(3, kCount, 6, 0);
-  const Steps steps = test.crew.step(inputs);
-  const Steps again = other.step(inputs);
-  ASSERT_EQ(again.size(), steps.size());
-  for (std::size_t i = 0; i < steps[0].size(); ++i) EXPECT_EQ(steps[0][i].ups, again[0][i].ups);
+  const Legs legs = test.crew.step(inputs);
+  const Legs again = other.step(inputs);
+  ASSERT_EQ(again.size(), legs.size());
+  for (std::size_t i = 0; i < legs[0].size(); ++i) EXPECT_EQ(legs[0][i].ups, again[0][i].ups);
   EXPECT_EQ(other.means, test.crew.means);
   EXPECT_EQ(other.states, test.crew.states);
-  const auto agreed = codes_of(steps[0][0].down, test.layout);
+  const auto agreed = codes_of(legs[0][0].down, test.layout);
   for (std::uint32_t b = 0; b < 10; ++b) {
     EXPECT_EQ(load_le<std::uint16_t>(other.states[2], 2 * b), agreed[b] + 1) << "the latest";
   }
@@ -138,26 +138,26 @@ TEST(TidePrevious, BlocksThatChangeByMoreThanFourAreSentAgainAndRight) {
     SCOPED_TRACE(change.by);
     SecondStep test;
     const auto inputs = scaled(test.gradients, 3, change.by);
-    const Steps steps = test.crew.step(inputs);
-    const auto agreed = codes_of(steps[0][0].down, test.layout);
+    const Legs legs = test.crew.step(inputs);
+    const auto agreed = codes_of(legs[0][0].down, test.layout);
     const bool again = std::abs(agreed[3] - test.kept[3]) > 16;
     ASSERT_EQ(again, change.again);
-    ASSERT_EQ(steps.size(), again ? 2u : 1u);
+    ASSERT_EQ(legs.size(), again ? 2u : 1u);
     const auto kept_widths = widths_by_chunk(test.kept, test.layout, 5);
     for (std::uint32_t b = 0; b < 10; ++b) {
       if (b != 3) test.expect_block(inputs, b, test.kept[b], kept_widths[b]);
     }
     if (!again) continue;
     const unsigned width = widths_by_chunk(agreed, test.layout, 5)[3];
-    ASSERT_EQ(steps[1].size(), width == 0 ? 0u : 1u) << "that block alone";
+    ASSERT_EQ(legs[1].size(), width == 0 ? 0u : 1u) << "that block alone";
     if (width == 0) {
       for (std::size_t i = 192; i < 256; ++i) EXPECT_EQ(test.crew.means[1][i], 0.0f);
       continue;
     }
-    EXPECT_EQ(steps[1][0].what.bits, width);
-    EXPECT_EQ(steps[1][0].what.count, kBlock);
-    EXPECT_TRUE(steps[1][0].restricted);
-    EXPECT_EQ(steps[1][0].from, steps[0][0].from);
+    EXPECT_EQ(legs[1][0].what.bits, width);
+    EXPECT_EQ(legs[1][0].what.count, kBlock);
+    EXPECT_TRUE(legs[1][0].restricted);
+    EXPECT_EQ(legs[1][0].from, legs[0][0].from);
     test.expect_block(inputs, 3, agreed[3], width);
   }
 }
@@ -169,7 +169,7 @@ TEST(TidePrevious, FromZeroAndToZeroAreSentAgain) {
   crew.step(hollow);
   for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
   crew.key = chunk_key(1, 4, 3);
-  const Steps back = crew.step(full);
+  const Legs back = crew.step(full);
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(lanes_of(back[1], Op::lane_sum), kBlock);
   double error = 0;
@@ -178,7 +178,7 @@ TEST(TidePrevious, FromZeroAndToZeroAreSentAgain) {
   EXPECT_LT(error, 64 * 0.05);
   for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
   crew.key = chunk_key(1, 5, 3);
-  const Steps gone = crew.step(hollow);
+  const Legs gone = crew.step(hollow);
   ASSERT_EQ(gone.size(), 2u);
   EXPECT_TRUE(gone[1].empty()) << "nothing of it is left to send";
   for (std::size_t i = 128; i < 192; ++i) {
@@ -195,10 +195,10 @@ TEST(TidePrevious, NanIsSentAgainExactlyAndComingBackFromItToo) {
   SecondStep test(2);
   auto inputs = test.gradients;
   inputs[1][5 * kBlock + 7] = std::numeric_limits<float>::quiet_NaN();
-  const Steps steps = test.crew.step(inputs);
-  ASSERT_EQ(steps.size(), 2u);
-  ASSERT_EQ(steps[1].size(), 1u);
-  EXPECT_TRUE(steps[1][0].what ==
+  const Legs legs = test.crew.step(inputs);
+  ASSERT_EQ(legs.size(), 2u);
+  ASSERT_EQ(legs[1].size(), 1u);
+  EXPECT_TRUE(legs[1][0].what ==
               (Reduction{.op = Op::f32_sum, .bits = 32, .count = kBlock, .grain = kBlock}));
   for (std::size_t i = 5 * kBlock; i < 6 * kBlock; ++i) {
     if (i == 5 * kBlock + 7) {
@@ -213,7 +213,7 @@ TEST(TidePrevious, NanIsSentAgainExactlyAndComingBackFromItToo) {
   // Kept as 4095, the block has no width in the next step and is sent again with its new scale.
   test.crew.key = chunk_key(1, 9, 3);
   for (Floats& residual : test.crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
-  const Steps back = test.crew.step(test.gradients);
+  const Legs back = test.crew.step(test.gradients);
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(lanes_of(back[1], Op::lane_sum), kBlock);
   EXPECT_EQ(lanes_of(back[0], Op::lane_sum), kCount - kBlock);
@@ -226,9 +226,9 @@ TEST(TidePrevious, GrowthIsDampedAndTheResidualKeepsTheRest) {
   for (const float by : {1.2f, 1.8f, 2.5f, 3.5f}) {
     SecondStep test(1);
     const auto inputs = scaled(test.gradients, 6, by);
-    const Steps steps = test.crew.step(inputs);
-    ASSERT_EQ(steps.size(), 1u) << by;
-    const Code12 own = code_at(steps[0][0].ups[0], 6);
+    const Legs legs = test.crew.step(inputs);
+    ASSERT_EQ(legs.size(), 1u) << by;
+    const Code12 own = code_at(legs[0][0].ups[0], 6);
     const Code12 used = std::max<Code12>(test.kept[6], static_cast<Code12>(own - 4));
     const double damping = scale_of(test.kept[6]) / scale_of(used);
     EXPECT_EQ(by < 1.4f, damping == 1.0);
@@ -278,14 +278,14 @@ std::vector<std::uint32_t> codes_by_the_readme(std::span<const float> x, std::ui
 }
 
 // Of the block, what a worker alone sent in its first step.
-std::vector<std::uint32_t> codes_sent(const SecondStep& test, const Steps& steps,
-                                      std::uint32_t block, unsigned& width) {
+std::vector<std::uint32_t> codes_sent(const SecondStep& test, const Legs& legs, std::uint32_t block,
+                                      unsigned& width) {
   const auto widths = widths_by_chunk(test.kept, test.layout, 5);
   width = widths[block];
   const auto lane =
       static_cast<std::size_t>(kBlock * std::count(widths.begin(), widths.begin() + block, width));
   std::vector<std::uint32_t> codes;
-  for (const Went& round : steps[0]) {
+  for (const Went& round : legs[0]) {
     if (round.what.op != Op::lane_sum || round.what.bits != width) continue;
     for (std::size_t i = 0; i < kBlock; ++i) {
       codes.push_back(static_cast<std::uint32_t>(lanes::get(round.ups[0], lane + i, width)));
@@ -299,12 +299,12 @@ TEST(TidePrevious, DampingBeginsFiveEighthsOfAnOctaveAboveTheKeptScale) {
     SecondStep test(1);
     const auto by = static_cast<float>(std::exp2(above / 8.0));
     const auto inputs = scaled(test.gradients, 6, by);
-    const Steps steps = test.crew.step(inputs);
-    const Code12 own = code_at(steps[0][0].ups[0], 6);
+    const Legs legs = test.crew.step(inputs);
+    const Code12 own = code_at(legs[0][0].ups[0], 6);
     ASSERT_EQ(own, test.kept[6] + above);
     const int used = above > 4 ? own - 4 : test.kept[6];
     unsigned width = 0;
-    const auto sent = codes_sent(test, steps, 6, width);
+    const auto sent = codes_sent(test, legs, 6, width);
     EXPECT_EQ(sent,
               codes_by_the_readme(std::span(inputs[0]).subspan(6 * kBlock, kBlock), test.crew.key,
                                   6 * kBlock, width, static_cast<Code12>(used)))
@@ -316,9 +316,9 @@ TEST(TidePrevious, BlocksAreSentAgainFromSeventeenEighthsOfAnOctaveOn) {
   for (const int change : {-18, -17, -16, -15, 15, 16, 17, 18}) {
     SecondStep test(1);
     const auto by = static_cast<float>(std::exp2(change / 8.0));
-    const Steps steps = test.crew.step(scaled(test.gradients, 3, by));
-    ASSERT_EQ(code_at(steps[0][0].down, 3), test.kept[3] + change);
-    EXPECT_EQ(steps.size(), std::abs(change) > 16 ? 2u : 1u) << change;
+    const Legs legs = test.crew.step(scaled(test.gradients, 3, by));
+    ASSERT_EQ(code_at(legs[0][0].down, 3), test.kept[3] + change);
+    EXPECT_EQ(legs.size(), std::abs(change) > 16 ? 2u : 1u) << change;
   }
 }
 
@@ -359,26 +359,26 @@ void expect_sent_again(const Told& told, const std::vector<std::uint32_t>& in_sc
                        const std::vector<std::uint32_t>& in_codes, std::uint32_t odd_grain) {
   SecondStep test(4, told);
   const auto inputs = gradients_of(4, kCount, 8, 0);
-  const Steps steps =
+  const Legs legs =
       test.crew.step(inputs, [&](std::size_t, std::size_t round, std::uint32_t grain) {
         const bool odd = round > 0 && (odd_grain == kEveryGrain || grain == odd_grain);
         return set_of(4, odd ? in_codes : in_scales);
       });
-  ASSERT_EQ(steps.size(), 2u);
+  ASSERT_EQ(legs.size(), 2u);
   std::uint32_t lanes = 0;
-  for (const Went& round : steps[1]) {
+  for (const Went& round : legs[1]) {
     lanes += round.what.count;
     EXPECT_TRUE(round.restricted);
-    EXPECT_EQ(round.from, steps[0][0].from);
+    EXPECT_EQ(round.from, legs[0][0].from);
   }
   EXPECT_EQ(lanes, kCount) << "all blocks, with the new scales";
   std::vector<std::uint32_t> missing;
   for (std::uint32_t k = 0; k < 4; ++k) {
-    if (!steps[0][0].from[k]) missing.push_back(k);
+    if (!legs[0][0].from[k]) missing.push_back(k);
   }
   EXPECT_LT(vnmse(true_mean(inputs, missing), test.crew.means[0]), 0.05);
   if (told.down == Down::round) return;  // the rounding of sums is in nobody's residual
-  const auto agreed = codes_of(steps[0][0].down, test.layout);
+  const auto agreed = codes_of(legs[0][0].down, test.layout);
   const auto widths = widths_by_chunk(agreed, test.layout, told.bits);
   for (std::uint32_t b = 0; b < 10; ++b) {
     test.expect_block(inputs, b, agreed[b], widths[b], missing);

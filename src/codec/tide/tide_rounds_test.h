@@ -15,9 +15,9 @@
 
 #include "base/aligned_buffer.h"
 #include "base/random.h"
-#include "codec/tide/layout.h"
-#include "codec/tide/scales.h"
 #include "codec/tide/tide.h"
+#include "codec/tide/tide_layout.h"
+#include "codec/tide/tide_scales.h"
 #include "kernels/lanes/lanes.h"
 #include "round/combine.h"
 #include "tests/support/codec_worker.h"
@@ -59,7 +59,7 @@ struct Went {
   std::vector<Bytes> ups;
   Bytes down;
 };
-using Steps = std::vector<std::vector<Went>>;  // rounds of no lanes are left out
+using Legs = std::vector<std::vector<Went>>;  // rounds of no lanes are left out
 
 // Who is counted where a round does not say: by step of the exchange, round and grain.
 using Counted = std::function<WorkerSet(std::size_t, std::size_t, std::uint32_t)>;
@@ -152,24 +152,24 @@ class Courier {
 };
 
 // Runs the exchange of all workers to its end.
-inline Steps run(Team& team, const Counted& counted) {
+inline Legs run(Team& team, const Counted& counted) {
   const auto n = static_cast<std::uint32_t>(team.size());
   Courier courier(n, counted);
-  Steps steps;
+  Legs legs;
   std::vector<std::vector<Answer>> answers(n);
   while (true) {
     std::vector<std::vector<Round>> asked(n);
     for (std::uint32_t rank = 0; rank < n; ++rank) {
-      const Result<Step> step = team[rank]->exchange->next(answers[rank]);
-      EXPECT_TRUE(step.has_value()) << "step " << steps.size() << ": " << step.error().what;
-      if (!step) return steps;
-      asked[rank].assign(step->rounds.begin(), step->rounds.end());
+      const Result<Leg> leg = team[rank]->exchange->next(answers[rank]);
+      EXPECT_TRUE(leg.has_value()) << "step " << legs.size() << ": " << leg.error().what;
+      if (!leg) return legs;
+      asked[rank].assign(leg->rounds.begin(), leg->rounds.end());
       EXPECT_EQ(asked[rank].size(), asked[0].size());
     }
-    if (asked[0].empty()) return steps;
+    if (asked[0].empty()) return legs;
     std::vector<Went> log;
-    answers = courier.carry(asked, steps.size(), log);
-    steps.push_back(std::move(log));
+    answers = courier.carry(asked, legs.size(), log);
+    legs.push_back(std::move(log));
   }
 }
 
@@ -185,7 +185,7 @@ class Crew {
   }
 
   // One step; those of `missing` are not counted where a round leaves it open.
-  Steps step(const std::vector<Floats>& gradients, const Counted& counted) {
+  Legs step(const std::vector<Floats>& gradients, const Counted& counted) {
     Team team;
     for (std::uint32_t rank = 0; rank < n_; ++rank) {
       team.push_back(std::make_unique<Worker>(*codec, rank, n_, gradients[rank], residuals[rank]));
@@ -198,15 +198,15 @@ class Crew {
       if (with_model && rank == 0) chunk.tally = tally;  // all ranks would count alike
       team.back()->restart(*codec);
     }
-    Steps steps = run(team, counted);
+    Legs legs = run(team, counted);
     means.clear();
     for (std::uint32_t rank = 0; rank < n_; ++rank) {
       means.push_back(in_place ? team[rank]->gradient : team[rank]->mean);
       residuals[rank] = team[rank]->residual;
     }
-    return steps;
+    return legs;
   }
-  Steps step(const std::vector<Floats>& gradients, const std::vector<std::uint32_t>& missing = {}) {
+  Legs step(const std::vector<Floats>& gradients, const std::vector<std::uint32_t>& missing = {}) {
     return step(gradients, all_but(n_, missing));
   }
   // What a group does between steps.
@@ -262,28 +262,28 @@ inline std::vector<Floats> gradients_of(std::uint32_t n, std::size_t count, unsi
 inline Code12 code_at(const Bytes& packed, std::size_t block) {
   return static_cast<Code12>(lanes::get(packed, block, kCodeBits));
 }
-inline std::vector<Code12> codes_of(const Bytes& packed, const Layout& layout) {
+inline std::vector<Code12> codes_of(const Bytes& packed, const TideLayout& layout) {
   std::vector<Code12> codes;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) codes.push_back(code_at(packed, b));
   return codes;
 }
 inline double scale_of(Code12 code) { return std::exp2((code - 1200.0) / 8); }
 
-inline unsigned deserved(Code12 code, std::int32_t level) {
+inline unsigned deserved(Code12 code, std::int32_t waterline) {
   static constexpr std::array<int, 8> kOffsets{3, 7, 14, 21, 28, 35, 42, 49};
   if (code == 0 || code == 4095) return 0;
   unsigned width = 0;
-  for (const int offset : kOffsets) width += code - level >= offset ? 1 : 0;
+  for (const int offset : kOffsets) width += code - waterline >= offset ? 1 : 0;
   return width;
 }
 
 inline bool is_live(Code12 code) { return code != 0 && code != 4095; }
 
-// Who has a bit in a tensor's first step whatever the level is: everybody live if the budget pays,
-// else those of one class of several, in order as many as the budget pays.
-inline std::vector<unsigned> floors_by_chunk(const std::vector<Code12>& codes, const Layout& layout,
-                                             double budget, std::uint64_t tensor,
-                                             std::uint64_t step) {
+// Who has a bit in a tensor's first step whatever the waterline is: everybody live if the budget
+// pays, else those of one class of several, in order as many as the budget pays.
+inline std::vector<unsigned> floors_by_chunk(const std::vector<Code12>& codes,
+                                             const TideLayout& layout, double budget,
+                                             std::uint64_t tensor, std::uint64_t step) {
   std::vector<std::uint64_t> classes(layout.blocks());
   double live = 0;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b)
@@ -306,31 +306,31 @@ inline std::vector<unsigned> floors_by_chunk(const std::vector<Code12>& codes, c
   return floors;
 }
 
-// Widths of the first step of tensor 1: one level for the chunk, what is left over in order.
-inline std::vector<unsigned> widths_by_chunk(const std::vector<Code12>& codes, const Layout& layout,
-                                             double bits, bool floor = true,
-                                             std::uint64_t step = 0) {
+// Widths of the first step of tensor 1: one waterline for the chunk, what is left over in order.
+inline std::vector<unsigned> widths_by_chunk(const std::vector<Code12>& codes,
+                                             const TideLayout& layout, double bits,
+                                             bool floor = true, std::uint64_t step = 0) {
   double real = 0;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) real += layout[b].count;
   const double budget = std::max(0.0, std::floor(bits * real) - 12.0 * layout.blocks());
   std::vector<unsigned> floors(layout.blocks());
   if (floor) floors = floors_by_chunk(codes, layout, budget, 1, step);
-  const auto width = [&](std::uint32_t b, std::int32_t level) {
-    return std::max(floors[b], deserved(codes[b], level));
+  const auto width = [&](std::uint32_t b, std::int32_t waterline) {
+    return std::max(floors[b], deserved(codes[b], waterline));
   };
-  const auto spent = [&](std::int32_t level) {
+  const auto spent = [&](std::int32_t waterline) {
     double sum = 0;
     for (std::uint32_t b = 0; b < layout.blocks(); ++b)
-      sum += 1.0 * layout[b].size * width(b, level);
+      sum += 1.0 * layout[b].size * width(b, waterline);
     return sum;
   };
-  std::int32_t level = 607;
-  while (spent(level) > budget && level < kCodeMost) ++level;
-  double left = budget - spent(level);
+  std::int32_t waterline = 607;
+  while (spent(waterline) > budget && waterline < kCodeMost) ++waterline;
+  double left = budget - spent(waterline);
   std::vector<unsigned> widths;
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
-    widths.push_back(width(b, level));
-    if (width(b, level - 1) == widths.back() || layout[b].size > left) continue;
+    widths.push_back(width(b, waterline));
+    if (width(b, waterline - 1) == widths.back() || layout[b].size > left) continue;
     left -= layout[b].size;
     ++widths.back();
   }

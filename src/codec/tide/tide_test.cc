@@ -85,7 +85,8 @@ TEST(TideOptions, PlansFollowTheBlocksAndStateHasAWordForEach) {
       EXPECT_EQ(now.count_max, 1u << 26);
       EXPECT_EQ(now.state_size, 0u);
       const Plan previous = codec_of({.block = block, .scales = Scales::previous})->plan(tensor, 3);
-      EXPECT_EQ(previous.state_size, 2 * Layout(static_cast<std::uint32_t>(count), block).blocks());
+      EXPECT_EQ(previous.state_size,
+                2 * TideLayout(static_cast<std::uint32_t>(count), block).blocks());
     }
   }
 }
@@ -115,12 +116,12 @@ TEST(TideOptions, BudgetsAreThoseOfAllTensorsAndTinyOnesAreOutsideOfThem) {
 struct UpToCodes {
   UpToCodes(const Told& told, std::uint32_t n, const Floats& values)
       : codec(codec_of(told)), worker(*codec, 0, n, values) {
-    const Result<Step> scales = worker.exchange->next({});
+    const Result<Leg> scales = worker.exchange->next({});
     const Round& round = scales->rounds[0];
     const WorkerSet all = WorkerSet::all(n);
     const Part part{0, round.what.count, all.view()};
     const std::vector<Answer> answers{{round.up, {&part, 1}}};
-    const Result<Step> codes = worker.exchange->next(answers);
+    const Result<Leg> codes = worker.exchange->next(answers);
     EXPECT_TRUE(codes.has_value());
     for (const Round& one : codes->rounds) {
       if (one.what.count != 0) rounds.push_back(one);
@@ -152,7 +153,7 @@ TEST(TideOptions, ExtraBitsOfARoundedSumFollowTheWorkersUnlessTold) {
 
 // The codes' rounds: one per width that occurs, ascending, with the lanes that the README gives.
 void expect_rounds(const std::vector<Went>& rounds, const std::vector<unsigned>& widths,
-                   const Layout& layout, const Told& told) {
+                   const TideLayout& layout, const Told& told) {
   std::array<std::uint32_t, 9> lanes{};
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) lanes[widths[b]] += layout[b].size;
   std::size_t at = 0;
@@ -171,24 +172,23 @@ void expect_rounds(const std::vector<Went>& rounds, const std::vector<unsigned>&
 }
 
 // Bits of all rounds, bytes as they travel.
-std::uint64_t bits_up(const Steps& steps) {
+std::uint64_t bits_up(const Legs& legs) {
   std::uint64_t bits = 0;
-  for (const auto& rounds : steps) {
+  for (const auto& rounds : legs) {
     for (const Went& round : rounds) bits += 8 * round.ups[0].size();
   }
   return bits;
 }
 
-void expect_steps(const Steps& steps, const Told& told, std::uint32_t count) {
-  const Layout layout(count, told.block);
-  ASSERT_EQ(steps.size(), 2u);
-  ASSERT_EQ(steps[0].size(), 1u);
-  ASSERT_TRUE(steps[0][0].what == (Reduction{.op = Op::max, .bits = 12, .count = layout.blocks()}));
-  ASSERT_FALSE(steps[0][0].restricted);
-  const auto codes = codes_of(steps[0][0].down, layout);
-  expect_rounds(steps[1], widths_by_chunk(codes, layout, told.bits), layout, told);
-  for (const Went& round : steps[1])
-    ASSERT_TRUE(round.restricted && round.from == steps[0][0].from);
+void expect_steps(const Legs& legs, const Told& told, std::uint32_t count) {
+  const TideLayout layout(count, told.block);
+  ASSERT_EQ(legs.size(), 2u);
+  ASSERT_EQ(legs[0].size(), 1u);
+  ASSERT_TRUE(legs[0][0].what == (Reduction{.op = Op::max, .bits = 12, .count = layout.blocks()}));
+  ASSERT_FALSE(legs[0][0].restricted);
+  const auto codes = codes_of(legs[0][0].down, layout);
+  expect_rounds(legs[1], widths_by_chunk(codes, layout, told.bits), layout, told);
+  for (const Went& round : legs[1]) ASSERT_TRUE(round.restricted && round.from == legs[0][0].from);
   // Scales of an odd number of blocks end in half a byte; a budget may lie within it. A block that
   // exceeds what is left for codes has its turn all the same, once in a while.
   const double budget =
@@ -196,9 +196,9 @@ void expect_steps(const Steps& steps, const Told& told, std::uint32_t count) {
                12.0 * layout.blocks() + (count < 2 * told.block ? layout[0].size : 0));
   const std::uint64_t padding = layout.blocks() % 2 * 4;
   if (std::floor(told.bits * count) > 12.0 * layout.blocks()) {
-    ASSERT_LE(static_cast<double>(bits_up(steps) - padding), budget);
+    ASSERT_LE(static_cast<double>(bits_up(legs) - padding), budget);
   } else {
-    ASSERT_TRUE(steps[1].empty()) << "nothing is left for codes";
+    ASSERT_TRUE(legs[1].empty()) << "nothing is left for codes";
   }
 }
 
@@ -221,9 +221,9 @@ TEST(Tide, WholeBytesOfTheBudgetAreKeptWhereBlocksAreEven) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     for (const double bits : {1.0, 1.7, 3.0, 4.25}) {
       Crew crew({.bits = bits}, 1, 4096);
-      const Steps steps = crew.step(gradients_of(1, 4096, seed, 5));
-      EXPECT_LE(static_cast<double>(bits_up(steps)), bits * 4096);
-      EXPECT_GT(static_cast<double>(bits_up(steps)), bits * 4096 - 8 - 256) << "and it is used up";
+      const Legs legs = crew.step(gradients_of(1, 4096, seed, 5));
+      EXPECT_LE(static_cast<double>(bits_up(legs)), bits * 4096);
+      EXPECT_GT(static_cast<double>(bits_up(legs)), bits * 4096 - 8 - 256) << "and it is used up";
     }
   }
 }
@@ -233,13 +233,13 @@ TEST(Tide, ScaleCodesAreThoseOfInputAndResidualAndTheLargestIsAgreed) {
   std::vector<Floats> gradients{Floats(128, 0.5f), Floats(128, 0.25f)};
   crew.residuals[0] = Floats(128, 0.5f);
   gradients[1][70] = 4;
-  const Steps steps = crew.step(gradients);
+  const Legs legs = crew.step(gradients);
   const auto energy = [](double sum) { return std::lround(4 * std::log2(sum / 64) + 1200); };
-  EXPECT_EQ(code_at(steps[0][0].ups[0], 0), 1200) << "(0.5 + 0.5)²";
-  EXPECT_EQ(code_at(steps[0][0].ups[1], 0), 1184);
-  EXPECT_EQ(code_at(steps[0][0].ups[1], 1), energy(63.0 / 16 + 16));
-  EXPECT_EQ(code_at(steps[0][0].down, 0), 1200);
-  EXPECT_EQ(code_at(steps[0][0].down, 1), std::max(1200l, energy(63.0 / 16 + 16)));
+  EXPECT_EQ(code_at(legs[0][0].ups[0], 0), 1200) << "(0.5 + 0.5)²";
+  EXPECT_EQ(code_at(legs[0][0].ups[1], 0), 1184);
+  EXPECT_EQ(code_at(legs[0][0].ups[1], 1), energy(63.0 / 16 + 16));
+  EXPECT_EQ(code_at(legs[0][0].down, 0), 1200);
+  EXPECT_EQ(code_at(legs[0][0].down, 1), std::max(1200l, energy(63.0 / 16 + 16)));
 }
 
 // ---- Who is counted.
@@ -251,8 +251,8 @@ TEST(Tide, AMissingWorkerSendsZerosKeepsEverythingAndIsInNobodysMean) {
     for (float& value : gradients[1]) value *= 1000;
     with.residuals[1] = normals(300, 9);
     const Floats kept = with.residuals[1];
-    const Steps steps = with.step(gradients, {1});
-    for (const Went& round : steps[1]) {
+    const Legs legs = with.step(gradients, {1});
+    for (const Went& round : legs[1]) {
       EXPECT_EQ(round.ups[1], Bytes(round.ups[1].size())) << "its values may exceed the scale";
       EXPECT_EQ(round.from, (std::vector<bool>{true, false, true}));
     }
@@ -267,8 +267,8 @@ TEST(Tide, AMissingWorkerSendsZerosKeepsEverythingAndIsInNobodysMean) {
 TEST(Tide, AMissingWorkersInfinityStaysAway) {
   Crew crew({.block = 64}, 2, 64);
   crew.residuals[1] = Floats(64, 2.0f);
-  const Steps steps = crew.step({Floats(64, 1.0f), Floats(64, kInf)}, {1});
-  EXPECT_EQ(steps[1][0].what.op, Op::lane_sum);
+  const Legs legs = crew.step({Floats(64, 1.0f), Floats(64, kInf)}, {1});
+  EXPECT_EQ(legs[1][0].what.op, Op::lane_sum);
   for (const float mean : crew.means[1]) EXPECT_TRUE(std::isfinite(mean));
   EXPECT_EQ(crew.residuals[1], Floats(64, 2.0f));
 }
@@ -289,9 +289,9 @@ TEST(Tide, OneCountedWorkerIsDecodedFromItsOwnCodes) {
 
 TEST(Tide, ZerosAndNothing) {
   Crew zeros({.block = 64}, 2, 100);
-  const Steps steps = zeros.step({Floats(100, -0.0f), Floats(100)});
-  EXPECT_EQ(steps[0][0].down, Bytes(5)) << "three scale codes of zero";
-  EXPECT_TRUE(steps[1].empty());
+  const Legs legs = zeros.step({Floats(100, -0.0f), Floats(100)});
+  EXPECT_EQ(legs[0][0].down, Bytes(5)) << "three scale codes of zero";
+  EXPECT_TRUE(legs[1].empty());
   EXPECT_EQ(zeros.means[0], Floats(100));
   EXPECT_FALSE(std::signbit(zeros.means[0][0]));
   EXPECT_EQ(zeros.residuals[1], Floats(100));
@@ -306,9 +306,9 @@ TEST(Tide, BlocksThatGetNoBitsHaveMeanZeroAndKeepEverything) {
   for (auto& gradient : gradients) {
     for (std::size_t i = 256; i < 320; ++i) gradient[i] *= 1e-6f;
   }
-  const Steps steps = crew.step(gradients);
-  const Layout layout(1024, 64);
-  const auto widths = widths_by_chunk(codes_of(steps[0][0].down, layout), layout, 1, false);
+  const Legs legs = crew.step(gradients);
+  const TideLayout layout(1024, 64);
+  const auto widths = widths_by_chunk(codes_of(legs[0][0].down, layout), layout, 1, false);
   ASSERT_EQ(widths[4], 0u);
   for (std::size_t i = 256; i < 320; ++i) {
     ASSERT_EQ(crew.means[1][i], 0.0f);
@@ -320,11 +320,11 @@ TEST(Tide, TensorsBelowSixteenTravelAsFloatsInOneRound) {
   for (std::uint32_t count = 1; count < 16; ++count) {
     Crew crew({}, 3, count);
     const auto gradients = gradients_of(3, count, count);
-    const Steps steps = crew.step(gradients, {1});
-    ASSERT_EQ(steps.size(), 1u);
-    ASSERT_EQ(steps[0].size(), 1u);
-    EXPECT_EQ(steps[0][0].what.op, Op::f32_sum);
-    EXPECT_EQ(steps[0][0].ups[0].size(), 4 * count);
+    const Legs legs = crew.step(gradients, {1});
+    ASSERT_EQ(legs.size(), 1u);
+    ASSERT_EQ(legs[0].size(), 1u);
+    EXPECT_EQ(legs[0][0].what.op, Op::f32_sum);
+    EXPECT_EQ(legs[0][0].ups[0].size(), 4 * count);
     for (std::uint32_t i = 0; i < count; ++i) {
       EXPECT_EQ(crew.means[1][i], (gradients[0][i] + gradients[2][i]) / 2);
       EXPECT_EQ(crew.residuals[0][i], 0.0f);
@@ -370,10 +370,10 @@ TEST(Tide, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
   Crew clean({.bits = 5, .block = 64}, 3, count);
   clean.step(clean_gradients);
   Crew spoilt({.bits = 5, .block = 64}, 3, count);
-  const Steps steps = spoilt.step(gradients);
-  const Went& exact = steps[1].back();
+  const Legs legs = spoilt.step(gradients);
+  const Went& exact = legs[1].back();
   ASSERT_TRUE(exact.what == (Reduction{.op = Op::f32_sum, .bits = 32, .count = 64, .grain = 64}));
-  EXPECT_EQ(code_at(steps[0][0].down, 2), 4095);
+  EXPECT_EQ(code_at(legs[0][0].down, 2), 4095);
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const float mean = spoilt.means[rank][i];
@@ -399,10 +399,10 @@ TEST(Tide, ABadTailIsPaddedWithZeros) {
   Floats values = normals(64 + 7, 10);
   values[70] = kInf;
   Crew crew({.block = 64}, 2, 71);
-  const Steps steps = crew.step({values, normals(71, 11)});
-  ASSERT_EQ(steps[1].back().what.count, 16u);
+  const Legs legs = crew.step({values, normals(71, 11)});
+  ASSERT_EQ(legs[1].back().what.count, 16u);
   for (std::size_t lane = 7; lane < 16; ++lane) {
-    EXPECT_EQ(load_le<std::uint32_t>(steps[1].back().ups[0], 4 * lane), 0u);
+    EXPECT_EQ(load_le<std::uint32_t>(legs[1].back().ups[0], 4 * lane), 0u);
   }
   EXPECT_EQ(crew.means[0][70], kInf);
 }
@@ -436,8 +436,8 @@ TEST(Tide, NarrowSumsDecodeToTheBitsOfFullOnes) {
     const auto gradients = gradients_of(n, 1500, n);
     Crew full({.bits = 3, .down = Down::full}, n, 1500);
     Crew narrow({.bits = 3, .down = Down::narrow}, n, 1500);
-    const Steps wide = full.step(gradients);
-    const Steps tight = narrow.step(gradients);
+    const Legs wide = full.step(gradients);
+    const Legs tight = narrow.step(gradients);
     EXPECT_EQ(full.means, narrow.means);
     EXPECT_EQ(full.residuals, narrow.residuals);
     for (std::size_t i = 0; i < wide[1].size(); ++i) EXPECT_EQ(wide[1][i].ups, tight[1][i].ups);
@@ -462,12 +462,12 @@ TEST(Tide, RoundedSumsAreWithinHalfOfWhatTheirShiftDrops) {
   Crew full({.down = Down::full}, n, 256);
   Crew rounded({.down = Down::round, .extra = 1}, n, 256);
   full.step(gradients);
-  const Steps steps = rounded.step(gradients);
-  ASSERT_EQ(steps[1].size(), 1u);
-  const unsigned width = steps[1][0].what.bits;
-  const auto shift = std::to_integer<unsigned>(steps[1][0].down[0]);
+  const Legs legs = rounded.step(gradients);
+  ASSERT_EQ(legs[1].size(), 1u);
+  const unsigned width = legs[1][0].what.bits;
+  const auto shift = std::to_integer<unsigned>(legs[1][0].down[0]);
   ASSERT_GT(shift, 0u);
-  const double scale = scale_of(code_at(steps[0][0].down, 0));
+  const double scale = scale_of(code_at(legs[0][0].down, 0));
   const auto exact = rotated<float>(full.means[0], full.key, 256);
   const auto got = rotated<float>(rounded.means[0], full.key, 256);
   const double bound = (std::exp2(shift) - 1) / 2 * step_of(width) / n + float_error(width, 256);

@@ -15,11 +15,11 @@ constexpr std::int32_t kLevelMost = kCodeMost;
 constexpr std::uint64_t kTurnsMax = std::uint64_t{1} << 40;
 constexpr double kBudgetMax = 0x1p62;
 
-// Faint blocks deserve what the least of the others do: levels and counts, which are saved, need
-// not reach down to them.
+// Faint blocks deserve what the least of the others do: waterlines and counts, which are saved,
+// need not reach down to them.
 constexpr std::int32_t counted_as(Code12 code) { return std::max(code, kCodeLeast); }
 
-// The width by code − level.
+// The width by code − waterline.
 constexpr auto kWidths = [] {
   std::array<std::uint8_t, kOffset.back() + 1> widths{};
   for (std::size_t above = 0; above < widths.size(); ++above) {
@@ -31,30 +31,31 @@ constexpr auto kWidths = [] {
   return widths;
 }();
 
-// Lanes of the blocks that deserve so many bits at a level.
+// Lanes of the blocks that deserve so many bits at a waterline.
 std::uint64_t lanes_with(std::span<const std::uint64_t> summed, unsigned width,
-                         std::int32_t level) {
-  const std::int32_t least = std::max<std::int32_t>(level + kOffset[width], kCodeLeast);
+                         std::int32_t waterline) {
+  const std::int32_t least = std::max<std::int32_t>(waterline + kOffset[width], kCodeLeast);
   return least <= kCodeMost ? summed[static_cast<std::size_t>(least - kCodeLeast)] : 0;
 }
 
-// Bits that the lanes of all blocks take at a level.
-std::uint64_t spent(std::span<const std::uint64_t> summed, std::int32_t level, const Floor& floor) {
+// Bits that the lanes of all blocks take at a waterline.
+std::uint64_t spent(std::span<const std::uint64_t> summed, std::int32_t waterline,
+                    const Floor& floor) {
   std::uint64_t sum = 0;
   for (unsigned width = 1; width <= dither::kWidthMax; ++width) {
-    sum += lanes_with(summed, width, level);
+    sum += lanes_with(summed, width, waterline);
   }
   if (floor.summed.empty()) return sum;
-  const std::uint64_t without = live_lanes(floor.summed) - lanes_with(floor.summed, 1, level);
+  const std::uint64_t without = live_lanes(floor.summed) - lanes_with(floor.summed, 1, waterline);
   return sum + divide_up(without, floor.turns);
 }
 
 }  // namespace
 
-unsigned width_at(Code12 code, std::int32_t level, bool turn) {
+unsigned width_at(Code12 code, std::int32_t waterline, bool turn) {
   if (!is_scale(code)) return 0;
-  const unsigned width =
-      kWidths[static_cast<std::size_t>(std::clamp(counted_as(code) - level, 0, kOffset.back()))];
+  const unsigned width = kWidths[static_cast<std::size_t>(
+      std::clamp(counted_as(code) - waterline, 0, kOffset.back()))];
   return turn ? std::max(width, 1u) : width;
 }
 

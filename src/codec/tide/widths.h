@@ -1,10 +1,10 @@
 // Which block gets how many bits, from agreed scale codes alone: no bits are spent to say it.
 //
-// At a level (in scale codes) a block deserves its w-th bit when code − level ≥ kOffset[w]. The
-// level is the smallest whose total fits the budget; what is left over raises some of the blocks
-// that the next lower level would raise.
+// At a waterline (in scale codes) a block deserves its w-th bit when code − waterline ≥ kOffset[w].
+// The waterline is the smallest whose total fits the budget; what is left over raises some of the
+// blocks that the next lower waterline would raise.
 //
-// The floor: a live block (its code is a scale) has one bit before the level spends the rest. A
+// The floor: a live block (its code is a scale) has one bit before the waterline spends the rest. A
 // block without bits comes back as zero, and a layer of such blocks stops learning. Where the
 // budget cannot pay for the floor, live blocks take turns at it.
 #pragma once
@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-#include "codec/tide/scales.h"
+#include "codec/tide/tide_scales.h"
 #include "kernels/dither/dither.h"
 
 namespace sluice::tide {
@@ -23,7 +23,7 @@ inline constexpr std::array<std::int32_t, dither::kWidthMax + 1> kOffset{0,  3, 
                                                                          28, 35, 42, 49};
 
 // Codes 0 and 4095 have no bits. A live block whose `turn` it is has at least one.
-unsigned width_at(Code12 code, std::int32_t level, bool turn);
+unsigned width_at(Code12 code, std::int32_t waterline, bool turn);
 inline constexpr std::uint8_t kExact = 0xff;  // in place of a width: the block travels as float32
 
 // Agreed counts of a set of blocks, as plain words so that they can be a group's tally: lanes by
@@ -36,20 +36,20 @@ void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t r
 // Bits for codes when `bits` per real coordinate pay for everything, scales included.
 std::uint64_t budget(double bits, std::uint64_t real, std::uint64_t blocks);
 
-// Who has a bit whatever the level is: of the blocks counted here, one in `turns`. Nobody without
-// counts.
+// Who has a bit whatever the waterline is: of the blocks counted here, one in `turns`. Nobody
+// without counts.
 struct Floor {
   std::span<const std::uint64_t> summed = {};
   std::uint64_t turns = 1;
 };
 
 struct Allotment {
-  std::int32_t level = 0;
-  std::uint64_t left = 0;   // bits of the budget that this level does not use
-  std::uint64_t raise = 0;  // lanes that the next lower level would give one more bit
+  std::int32_t waterline = 0;
+  std::uint64_t left = 0;   // bits of the budget that this waterline does not use
+  std::uint64_t raise = 0;  // lanes that the next lower waterline would give one more bit
 };
 // Of counts whose lanes have been summed up from above (sum_from_above): cheap to ask. A floor that
-// costs more than `most` leaves nothing to the level.
+// costs more than `most` leaves nothing to the waterline.
 Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most, const Floor& floor);
 void sum_from_above(std::span<const std::uint64_t> counts, std::span<std::uint64_t> summed);
 
@@ -64,7 +64,7 @@ std::uint64_t turns_for(std::uint64_t live, std::uint64_t most);
 constexpr bool has_turn(std::uint64_t hash, std::uint64_t step, std::uint64_t turns) {
   return turns != 0 && ((hash + step) & (turns - 1)) == 0;
 }
-// What the level may spend, the turns' bits included, when each block's turn falls at random: a
+// What the waterline may spend, the turns' bits included, when each block's turn falls at random: a
 // little less than the budget, for the spread.
 std::uint64_t most_beside_turns(std::uint64_t live, std::uint64_t most, std::uint64_t turns,
                                 std::uint32_t block);

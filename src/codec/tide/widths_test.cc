@@ -17,21 +17,21 @@ struct One {
 using Set = std::vector<One>;
 
 // Once more from the README.
-unsigned deserved(Code12 code, std::int32_t level) {
+unsigned deserved(Code12 code, std::int32_t waterline) {
   if (code == 0 || code == 4095) return 0;
   unsigned width = 0;
   for (const std::int32_t offset : {3, 7, 14, 21, 28, 35, 42, 49}) {
-    width += code - level >= offset ? 1 : 0;
+    width += code - waterline >= offset ? 1 : 0;
   }
   return width;
 }
 
-// With a floor every live block has a bit at any level.
-std::uint64_t total_at(const Set& set, std::int32_t level, bool floor) {
+// With a floor every live block has a bit at any waterline.
+std::uint64_t total_at(const Set& set, std::int32_t waterline, bool floor) {
   std::uint64_t total = 0;
   for (const One& one : set) {
     const unsigned least = floor && one.code != 0 && one.code != 4095 ? 1 : 0;
-    total += std::uint64_t{std::max(least, deserved(one.code, level))} * one.size;
+    total += std::uint64_t{std::max(least, deserved(one.code, waterline))} * one.size;
   }
   return total;
 }
@@ -82,14 +82,15 @@ double random_bits(std::mt19937& random) {
 }
 
 TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheLevel) {
-  for (int level = kCodeLeast - 60; level <= kCodeMost + 10; level += 3) {
+  for (int waterline = kCodeLeast - 60; waterline <= kCodeMost + 10; waterline += 3) {
     for (int code = 0; code <= 4095; ++code) {
       const auto one = static_cast<Code12>(code);
       const bool scale = code >= 1 && code <= kCodeMost;
       // Faint blocks count as the weakest of the others.
-      const unsigned wanted = scale ? deserved(std::max(one, kCodeLeast), level) : 0u;
-      ASSERT_EQ(width_at(one, level, false), wanted) << code << ' ' << level;
-      ASSERT_EQ(width_at(one, level, true), scale ? std::max(wanted, 1u) : 0u) << code << level;
+      const unsigned wanted = scale ? deserved(std::max(one, kCodeLeast), waterline) : 0u;
+      ASSERT_EQ(width_at(one, waterline, false), wanted) << code << ' ' << waterline;
+      ASSERT_EQ(width_at(one, waterline, true), scale ? std::max(wanted, 1u) : 0u)
+          << code << waterline;
     }
   }
 }
@@ -101,21 +102,22 @@ TEST(TideWidths, TheLevelIsTheSmallestThatFits) {
     const double bits = trial % 8 == 0 ? 1 + trial / 8 % 8 : random_bits(random);
     const std::uint64_t budget = budget_of(set, bits);
     const bool floor = trial % 2 == 0 && total_at(set, 1696, true) <= budget;
-    std::int32_t level = 607;
-    while (total_at(set, level, floor) > budget) ++level;
+    std::int32_t waterline = 607;
+    while (total_at(set, waterline, floor) > budget) ++waterline;
     const Allotment got = allotment_of(set, bits, floor);
-    ASSERT_EQ(got.level, level) << trial;
-    ASSERT_EQ(got.left, budget - total_at(set, level, floor)) << trial;
-    ASSERT_EQ(got.raise, total_at(set, level - 1, floor) - total_at(set, level, floor)) << trial;
-    ASSERT_TRUE(level == 607 || got.raise > got.left) << "or a lower level had fitted";
+    ASSERT_EQ(got.waterline, waterline) << trial;
+    ASSERT_EQ(got.left, budget - total_at(set, waterline, floor)) << trial;
+    ASSERT_EQ(got.raise, total_at(set, waterline - 1, floor) - total_at(set, waterline, floor))
+        << trial;
+    ASSERT_TRUE(waterline == 607 || got.raise > got.left) << "or a lower waterline had fitted";
   }
 }
 
-// Codes start at 656 and 656 − 49 gives all of them 8 bits: no lower level is looked for.
+// Codes start at 656 and 656 − 49 gives all of them 8 bits: no lower waterline is looked for.
 TEST(TideWidths, MoreBitsThanBlocksCanUseEndAtTheLowestLevel) {
   const Set set{{kCodeLeast, 256, 256}, {kCodeMost, 256, 256}};
   const Allotment got = allotment_of(set, 100);
-  EXPECT_EQ(got.level, 607);
+  EXPECT_EQ(got.waterline, 607);
   EXPECT_EQ(got.raise, 0u);
   EXPECT_EQ(got.left, 100u * 512 - 24 - 8 * 512);
   EXPECT_EQ(raised_share(got, 256), 0u);
@@ -125,22 +127,22 @@ TEST(TideWidths, MoreBitsNeverRaiseTheLevel) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 50; ++trial) {
     const Set set = random_set(random);
-    std::int32_t level = kCodeMost + 1;
+    std::int32_t waterline = kCodeMost + 1;
     for (double bits = 1; bits <= 8; bits += 0.0625) {
-      const std::int32_t now = allotment_of(set, bits).level;
-      ASSERT_LE(now, level) << trial << ' ' << bits;
-      level = now;
+      const std::int32_t now = allotment_of(set, bits).waterline;
+      ASSERT_LE(now, waterline) << trial << ' ' << bits;
+      waterline = now;
     }
   }
 }
 
 TEST(TideWidths, ABlockIsWorthOneBitMoreAtMostPerLevelAndNeverLessWithMoreEnergy) {
-  for (int level = 607; level <= 1300; ++level) {
+  for (int waterline = 607; waterline <= 1300; ++waterline) {
     unsigned before = 0;
     for (int code = kCodeLeast; code <= 1400; ++code) {
-      const unsigned width = width_at(static_cast<Code12>(code), level, false);
+      const unsigned width = width_at(static_cast<Code12>(code), waterline, false);
       ASSERT_GE(width, before);
-      ASSERT_LE(width_at(static_cast<Code12>(code), level - 1, false) - width, 1u);
+      ASSERT_LE(width_at(static_cast<Code12>(code), waterline - 1, false) - width, 1u);
       before = width;
     }
   }
@@ -158,9 +160,9 @@ TEST(TideWidths, TheBudgetPaysForScalesFirst) {
 TEST(TideWidths, NothingToSpendGivesNothing) {
   const Set set{{kCodeMost, 16, 1}};
   const Allotment got = allotment_of(set, 8);
-  EXPECT_EQ(total_at(set, got.level, false), 0u);
+  EXPECT_EQ(total_at(set, got.waterline, false), 0u);
   EXPECT_EQ(allotment_of({}, 4).raise, 0u);
-  EXPECT_EQ(allotment_of({{kCodeZero, 256, 256}, {kCodeNotFinite, 256, 256}}, 4).level, 607);
+  EXPECT_EQ(allotment_of({{kCodeZero, 256, 256}, {kCodeNotFinite, 256, 256}}, 4).waterline, 607);
 }
 
 TEST(TideWidths, TheRaisedShareIsTheReadmesFormula) {
@@ -198,7 +200,7 @@ TEST(TideWidths, RaisingByDrawsStaysWithinTheBudget) {
 TEST(TideWidths, AFloorBeyondTheBudgetLeavesNothingToTheLevel) {
   const Set set{{1200, 256, 256}, {900, 256, 256}};
   const Allotment got = allotment_of(set, 1, true);  // 488 bits for 512 lanes
-  EXPECT_EQ(got.level, kCodeMost);
+  EXPECT_EQ(got.waterline, kCodeMost);
   EXPECT_EQ(got.left, 0u);
 }
 

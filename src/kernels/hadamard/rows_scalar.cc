@@ -5,7 +5,7 @@
 #include "kernels/energy/energy.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/hadamard/rows.h"
-#include "kernels/levels/levels.h"
+#include "kernels/quantiser/quantiser.h"
 
 namespace sluice::hadamard::scalar {
 
@@ -25,7 +25,7 @@ void rotate_rows(std::span<const float> from, std::span<const float> more,
 void unrotate_sums(std::int32_t centre, const SumRow& row) {
   std::array<float, kRowMax> values;
   const auto some = std::span(values).first(row.twice.size());
-  levels::scalar::means(row.twice, centre, row.unit, some);
+  quantiser::scalar::means(row.twice, centre, row.unit, some);
   unrotate(some, row.sign_words, 0, row.into);
 }
 

@@ -151,9 +151,9 @@ static void groups_refuse(sluice_world* world, const sluice_codec* codec) {
 }
 
 static void groups_run(sluice_group* group) {
-  const sluice_job job = {0, COUNT, values, means};
-  const sluice_job twice[2] = {{0, COUNT, values, means}, {0, COUNT, values, means}};
-  sluice_job bad = {0, COUNT, values, means};
+  const sluice_entry job = {0, COUNT, values, means};
+  const sluice_entry twice[2] = {{0, COUNT, values, means}, {0, COUNT, values, means}};
+  sluice_entry bad = {0, COUNT, values, means};
   uint32_t finished = 7;
   int i;
   CASE(sluice_group_advance), works(sluice_group_advance(group, &finished));
@@ -163,7 +163,7 @@ static void groups_run(sluice_group* group) {
   CASE(sluice_group_start), refused(sluice_group_start(NULL, 0, &job, 1), "group is NULL");
   CASE(sluice_group_reduce), refused(sluice_group_reduce(NULL, 0, &job, 1), "group is NULL");
   for (i = 0; i < 2; ++i) {
-    sluice_code (*run)(sluice_group*, uint64_t, const sluice_job*, size_t) =
+    sluice_code (*run)(sluice_group*, uint64_t, const sluice_entry*, size_t) =
         i == 0 ? sluice_group_start : sluice_group_reduce;
     refused(run(group, 0, NULL, 1), "jobs is NULL");
     refused(run(group, 0, &job, SIZE_MAX), "jobs; accepted");
@@ -186,7 +186,7 @@ static void groups_run(sluice_group* group) {
 }
 
 static void groups_save(sluice_group* group) {
-  const sluice_job job = {0, COUNT, values, means};
+  const sluice_entry job = {0, COUNT, values, means};
   sluice_stats stats = SLUICE_STATS_INIT;
   char* bytes;
   char small[3];

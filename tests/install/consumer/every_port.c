@@ -86,8 +86,8 @@ static void ports_run(sluice_port* port) {
   sluice_order order = SLUICE_ORDER_INIT;
   sluice_report report = SLUICE_REPORT_INIT;
   sluice_traffic traffic = SLUICE_TRAFFIC_INIT;
-  const sluice_job twice[2] = {{0, COUNT, values, means}, {0, COUNT, values, means}};
-  sluice_job job = {0, COUNT, values, means};
+  const sluice_entry twice[2] = {{0, COUNT, values, means}, {0, COUNT, values, means}};
+  sluice_entry job = {0, COUNT, values, means};
   CASE(sluice_port_run), refused(sluice_port_run(NULL, &order, &job, 1), "port is NULL");
   refused(sluice_port_run(port, NULL, &job, 1), "order is NULL");
   refused(sluice_port_run(port, &order, NULL, 1), "jobs is NULL");
@@ -124,7 +124,7 @@ static void ports_run(sluice_port* port) {
 static void queues_refuse(sluice_queue* queue) {
   sluice_order order = SLUICE_ORDER_INIT;
   sluice_event event = SLUICE_EVENT_INIT;
-  sluice_job job = {0, COUNT, values, means};
+  sluice_entry job = {0, COUNT, values, means};
   uint64_t number = 7;
   CASE(sluice_queue_put);
   refused(sluice_queue_put(NULL, &order, &job, 1, &number), "queue is NULL");
@@ -147,7 +147,7 @@ static void queues_refuse(sluice_queue* queue) {
 
 static void queues_serve(sluice_memory* memory, sluice_port* port, sluice_queue* queue) {
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job job = {0, COUNT, values, means};
+  const sluice_entry job = {0, COUNT, values, means};
   sluice_event event = SLUICE_EVENT_INIT;
   uint64_t number = 7;
   CASE(sluice_queue_put), works(sluice_queue_put(queue, &order, &job, 1, &number));
@@ -176,7 +176,7 @@ static void queues(const sluice_codec* codec) {
   sluice_queue* queue = NULL;
   sluice_event event = SLUICE_EVENT_INIT;
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job job = {0, COUNT, values, means};
+  const sluice_entry job = {0, COUNT, values, means};
   uint64_t number = 7;
   ports[0] = ports[1] = ports_over(memory);
   ports_run(ports[0]);

@@ -95,7 +95,7 @@ struct Codec {
 bool step_all(sluice_group** groups, std::uint64_t step) {
   std::uint32_t finished[kWorkers] = {0, 0};
   for (int rank = 0; rank < kWorkers; ++rank) {
-    const sluice_job job = {0, kCount, gradients[rank], means[rank]};
+    const sluice_entry job = {0, kCount, gradients[rank], means[rank]};
     // A group that was not started is as it was: the second time it works.
     if (!ok(sluice_group_start(groups[rank], step, &job, 1))) {
       if (for_good || !ok(sluice_group_start(groups[rank], step, &job, 1))) return false;
@@ -185,10 +185,10 @@ struct Bucket {
     order.probe = 1;
   }
   sluice_order order = SLUICE_ORDER_INIT;
-  sluice_job jobs[4] = {{0, kCount, gradients[0], means[0]},
-                        {1, 15, gradients[1], means[1]},
-                        {2, 40, gradients[1] + 20, means[1] + 20},
-                        {3, 40, gradients[1] + 60, means[1] + 60}};
+  sluice_entry jobs[4] = {{0, kCount, gradients[0], means[0]},
+                          {1, 15, gradients[1], means[1]},
+                          {2, 40, gradients[1] + 20, means[1] + 20},
+                          {3, 40, gradients[1] + 60, means[1] + 60}};
 };
 
 // What a dead object says; it may not even have memory for the words.
@@ -345,7 +345,7 @@ bool run_queue_of_one(sluice_port* port) {
   sluice_event event = SLUICE_EVENT_INIT;
   std::uint64_t number = 0;
   const sluice_order order = SLUICE_ORDER_INIT;
-  const sluice_job job = {0, kCount, gradients[0], means[0]};
+  const sluice_entry job = {0, kCount, gradients[0], means[0]};
   const bool good = ok(sluice_queue_make(&port, 1, 1024, &queue)) &&
                     ok(sluice_queue_put(queue, &order, &job, 1, &number)) &&
                     ok(sluice_queue_serve(queue, 0, &event));
@@ -373,7 +373,7 @@ bool run_port(const char* spec) {
   for (std::uint64_t step = 0; good && step < 2; ++step) {
     sluice_order order = SLUICE_ORDER_INIT;
     order.step = order.number = step;
-    const sluice_job job = {0, kCount, gradients[0], means[0]};
+    const sluice_entry job = {0, kCount, gradients[0], means[0]};
     good = ok(sluice_port_run(port, &order, &job, 1));
   }
   good = good && run_queue_of_one(port);

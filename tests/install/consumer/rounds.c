@@ -173,7 +173,7 @@ static sluice_port* make_port(worker* me, sluice_memory* memory) {
   return port;
 }
 
-static void fill_job(worker* me, sluice_job* job) {
+static void fill_job(worker* me, sluice_entry* job) {
   job->tensor = 0;
   job->count = COUNT;
   job->gradient = gradients[me->rank];
@@ -185,7 +185,7 @@ static void* run_port(void* argument) {
   sluice_memory* memory = make_memory(me->codec, me->rank);
   sluice_port* port = make_port(me, memory);
   sluice_order order = SLUICE_ORDER_INIT;
-  sluice_job job;
+  sluice_entry job;
   fill_job(me, &job);
   order.step = 3;
   expect(sluice_port_run(port, &order, &job, 1));
@@ -202,7 +202,7 @@ static void* run_queue(void* argument) {
   sluice_event event = SLUICE_EVENT_INIT;
   sluice_order order = SLUICE_ORDER_INIT;
   uint64_t number = 7;
-  sluice_job job;
+  sluice_entry job;
   fill_job(me, &job);
   order.step = 3;
   expect(sluice_queue_make(&port, 1, 0, &queue));

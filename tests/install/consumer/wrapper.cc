@@ -31,7 +31,7 @@ bool two_workers() {
   for (std::size_t rank = 0; rank < groups.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const std::array<sluice_job, 1> jobs{
+        const std::array<sluice_entry, 1> jobs{
             {{0, kCount, values[rank].data(), values[rank].data()}}};
         groups[rank].reduce(0, jobs);
       } catch (const std::exception& error) {

@@ -1,0 +1,28 @@
+// The commands of `sluice`. Each adds itself, with its options and what it does when chosen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/sluice/commands/parser.h"
+#include "base/result.h"
+#include "catalog/codecs.h"
+
+namespace sluice::cli {
+
+void add_codecs_command(Command& program);
+void add_reduce_command(Command& program);
+void add_bench_command(Command& program);
+void add_generate_command(Command& program);
+void add_tables_command(Command& program);
+
+// Every SPEC of a command; "all" is the whole catalogue with default options.
+Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& specs);
+
+// Parses and runs; the process's exit status: 0; 2 for the user's mistake, a bad file, one that
+// cannot be written, standard output among them, or too little memory; 141 where whoever read
+// standard output went away, everything else being done; 1 for anything else, such as a carrier
+// that fails.
+int run_command_line(int argc, const char* const* argv);
+
+}  // namespace sluice::cli

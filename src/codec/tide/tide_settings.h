@@ -1,0 +1,36 @@
+// What a tide codec was told.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "codec/tide/tide.h"
+#include "round/reduction.h"
+
+namespace sluice::tide {
+
+struct TideSettings {
+  double bits = 4;
+  std::uint32_t block = 256;
+  std::optional<Down> down;           // none: follows the feedback
+  std::optional<std::uint8_t> extra;  // none: follows from the number of workers
+  Scales scales = Scales::now;
+  bool floor = true;  // live blocks have a bit before the waterline spends the rest
+
+  // What rounding a sum on the way down loses is in nobody's residual, so feedback asks for sums
+  // that lose nothing.
+  [[nodiscard]] Down down_for(bool feedback) const {
+    return down.value_or(feedback ? Down::narrow : Down::round);
+  }
+  // Of rounded sums.
+  [[nodiscard]] std::uint8_t extra_for(std::uint32_t workers) const {
+    if (extra) return *extra;
+    const auto half = static_cast<std::uint8_t>((std::bit_width(workers) - 1) / 2);
+    return std::max<std::uint8_t>(1, half);
+  }
+};
+
+// Tensors of fewer coordinates travel as float32, outside of the budget.
+inline constexpr std::uint32_t kExactBelow = 16;
+
+}  // namespace sluice::tide
