@@ -14,7 +14,9 @@ import unittest
 
 sys.dont_write_bytecode = True
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
+ROOT = TOOLS.parent
 sys.path.insert(0, str(TOOLS))
+README_WORDS_MAX = 1000
 
 
 def load():
@@ -147,6 +149,20 @@ class CommandLine(unittest.TestCase):
         code, _, error = self.run_tool(self.root / "x.md")
         self.assertEqual(code, 2)
         self.assertRegex(error, r"^prose: .*x\.md: No such file.*; accepted: a Markdown file\n$")
+
+
+class Readme(unittest.TestCase):
+    """What a stranger meets first stays short."""
+
+    def test_sentences(self):
+        for page in ("README.md", "docs/figures.md"):
+            found = prose.sentences((ROOT / page).read_text(encoding="utf-8"))
+            self.assertLessEqual(prose.p90([s.words for s in found]), 30, page)
+            self.assertEqual([s.text for s in found if s.words > 40], [], page)
+
+    def test_length(self):
+        self.assertLessEqual(len((ROOT / "README.md").read_text(encoding="utf-8").split()),
+                             README_WORDS_MAX)
 
 
 if __name__ == "__main__":
