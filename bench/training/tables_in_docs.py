@@ -1,4 +1,7 @@
-"""Writes the measured tables of README.md and docs/will-it-help-me.md, each between two marks."""
+"""Writes the tables of docs/figures.md and docs/will-it-help-me.md, each between two marks.
+
+README.md quotes figures of the first page; people change those.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from training.report.figures import Spread, heads_of, rows_of
 
 def write(root: pathlib.Path, results: dict, sweep: dict) -> list[pathlib.Path]:
     """From a run of --full; the files that were changed."""
-    places = {root / "README.md": training_tables(results),
+    places = {root / "docs" / "figures.md": training_tables(results),
               root / "docs" / "will-it-help-me.md": rate_tables(sweep)}
     for path, text in places.items():
         path.write_text(replaced(path.read_text(encoding="utf-8"), text), encoding="utf-8")
@@ -24,6 +27,10 @@ def replaced(page: str, text: str) -> str:
     if not found or not found_end:
         raise ValueError(f"no place for the tables: {begin.strip()} … {end.strip()}")
     return f"{before}{begin}\n{text}\n{end}{after}"
+
+
+def capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def markdown(rows: list[list[str]]) -> str:
@@ -54,10 +61,11 @@ def training_tables(results: dict) -> str:
                          *(ranged(own.difference, "+.2f", 100, " %")
                            for own in (row, *(found[row.index] for _, found in heads)))])
         parts.append(
-            f"**{job['title'][0].upper()}{job['title'][1:]}**: {job['parameters'] / 1e6:.2f} M"
+            f"**{capital(job['title'])}**: {job['parameters'] / 1e6:.2f} M"
             f" parameters in {job['buckets']} buckets, {job['steps']} steps of {job['batch']},"
-            f" {results['network']['workers']} workers,"
-            f" {table.job_text(job['rate'], job['dense_share'])}.\n\n{markdown(rows)}\n")
+            f" {results['network']['workers']} workers."
+            f" {capital(table.job_text(job['rate'], job['dense_share']))}.\n\n"
+            f"{markdown(rows)}\n")
     made = results["made"]
     seeds = len(results["jobs"][0]["configurations"][0]["seeds"])
     parts.append(f"{seeds} seeds, medians and ranges; torch {made['torch']}, Gloo,"
@@ -77,7 +85,7 @@ def rate_tables(sweep: dict) -> str:
         rows.append(["computing alone", *(f"{1e3 * seconds:.0f}" for seconds in alone)])
         for index, configuration in enumerate(jobs[0]["configurations"]):
             rows.append([configuration["title"], *(step_text(job, index) for job in jobs)])
-        parts.append(f"**{title[0].upper()}{title[1:]}**, {jobs[0]['parameters'] / 1e6:.2f} M"
+        parts.append(f"**{capital(title)}**, {jobs[0]['parameters'] / 1e6:.2f} M"
                      f" parameters, {sweep['network']['workers']} workers:\n\n{markdown(rows)}\n")
     made = sweep["made"]
     parts.append(f"In brackets: how many times as fast as the first. torch {made['torch']}, Gloo,"

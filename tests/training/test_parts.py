@@ -230,9 +230,19 @@ class Tables(unittest.TestCase):
         with self.assertRaises(ValueError):
             tables_in_docs.replaced("no marks\n", "new")
 
-    def test_the_pages_have_their_marks(self):
-        for path in ("README.md", "docs/will-it-help-me.md"):
-            tables_in_docs.replaced((ROOT / path).read_text(encoding="utf-8"), "new")
+    def test_the_tables_go_between_the_marks_of_two_pages(self):
+        pages = ("docs/figures.md", "docs/will-it-help-me.md")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder)
+            (copy / "docs").mkdir()
+            for page in pages:
+                (copy / page).write_bytes((ROOT / page).read_bytes())
+            written = tables_in_docs.write(copy, self.results, self.results)
+            self.assertEqual(written, [copy / page for page in pages])
+            texts = [path.read_text(encoding="utf-8") for path in written]
+        self.assertIn(tables_in_docs.training_tables(self.results), texts[0])
+        self.assertIn(tables_in_docs.rate_tables(self.results), texts[1])
+        self.assertIn("## Aggregators", texts[0])  # What people wrote stays.
 
     def test_tables_of_rates_have_a_column_for_each(self):
         jobs = []
