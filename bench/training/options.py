@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--quick", action="store_true",
                      help="one job, fewer contestants and steps: 90 seconds once installed")
     how.add_argument("--full", action="store_true",
-                     help="three seeds, everything, several rates; writes the README's tables")
+                     help="three seeds, everything, several rates; writes tables of docs/")
     made.add_argument("--job", action="append", type=job, metavar="JOB",
                       help=f"repeatable: {', '.join(JOBS)}; default all, with --quick the first")
     made.add_argument("--codecs", nargs="+", type=contestant, metavar="NAME",
