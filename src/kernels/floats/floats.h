@@ -5,6 +5,10 @@
 // because processors disagree on which payload an addition keeps. Rounding is to nearest, ties to
 // even; subnormals are kept; float16 overflows to infinity. Wire bytes may have any alignment.
 // Outputs may be the very same span as an input of the same width, but not overlap otherwise.
+//
+// Pure functions for any thread inside a FloatEnvironment: no allocation, no failure. The span of
+// floats that is written, of encode() the one that is read, says how many there are. The other
+// spans have at least as many (asserted).
 #pragma once
 
 #include <cstddef>

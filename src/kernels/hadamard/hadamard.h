@@ -10,7 +10,11 @@
 // `into` does.
 //
 // The strided forms leave out the small distances: h = size / group, …, size / 2, so that every
-// column of `group` elements at distance size / group is transformed by itself.
+// column of `group` elements at distance size / group is transformed by itself. The group is a
+// power of two up to the size (asserted).
+//
+// Pure functions for any thread inside a FloatEnvironment: no allocation, no failure, n · log n
+// additions.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +28,8 @@ inline constexpr std::size_t kSizeMax = std::size_t{1} << 20;
 // In place.
 void transform(std::span<float> values);
 
-// In place, the distances from `distance` on alone, a power of two up to the size: rows of
-// `distance` elements that have been transformed become one transform of all.
+// In place, only the distances from `distance` on, a power of two (asserted): rows of `distance`
+// elements that have been transformed become one transform of all.
 void transform_from(std::size_t distance, std::span<float> values);
 
 // into = the transform of ±from · factor (one multiplication). `from` may be shorter: it is

@@ -5,6 +5,8 @@
 // whose 32-bit words hold `bits` each belongs at byte k·bits/2, rounded down, of the packed run:
 // four words make 4·bits, so with an odd width every second block starts in the middle of a byte.
 // Two blocks repeat; tables hold four, the widest vector.
+//
+// For the kernels of this folder alone. All is constant, so any thread may read it.
 #pragma once
 
 #include <array>
@@ -16,7 +18,7 @@
 
 namespace sluice::lanes {
 
-// What every kernel asks of its spans.
+// What every kernel asks of its spans; asserts it.
 inline void check_run(std::size_t packed_size, unsigned bits, unsigned bits_max,
                       std::size_t count) {
   SLUICE_ASSERT(bits >= 1 && bits <= bits_max);
@@ -27,6 +29,7 @@ inline constexpr std::size_t kBlockBytes = 16;
 inline constexpr std::size_t kTableBytes = 4 * kBlockBytes;
 inline constexpr std::uint8_t kNoByte = 0x80;  // Shuffles give zero for it.
 
+// The byte of the packed run where a block belongs.
 constexpr std::size_t block_offset(std::size_t block, unsigned bits) { return block * bits / 2; }
 
 using Shuffle = std::array<std::uint8_t, kTableBytes>;
@@ -114,6 +117,7 @@ constexpr std::array<Table, kCount> tables_by_bits(Table (*make)(unsigned)) {
   return tables;
 }
 
+// By width; widths of 0 have no table.
 inline constexpr auto kSpreadTables = tables_by_bits<SpreadTable, 33>(&spread_table);
 inline constexpr auto kSqueezeTables = tables_by_bits<SqueezeTable, 33>(&squeeze_table);
 inline constexpr auto kByteTables = tables_by_bits<ByteTable, 9>(&byte_table);

@@ -1,4 +1,5 @@
-// How packed sums are spread over 32-bit words, for the SIMD kernels; computed by the compiler.
+// How packed sums are spread over 32-bit words, for the SIMD kernels of this folder alone; computed
+// by the compiler.
 #pragma once
 
 #include <array>
@@ -41,6 +42,7 @@ constexpr std::array<SpreadTable, kSpreadBitsMax + 1> spread_tables() {
   return tables;
 }
 
+// By width; widths of 0 have no table.
 inline constexpr auto kSpreadTables = spread_tables();
 
 }  // namespace sluice::sums
