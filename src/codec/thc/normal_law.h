@@ -1,5 +1,8 @@
 // The standard normal law, by additions, multiplications, divisions and square roots alone: tables
 // and scales that come from it have the same bits on every machine, which libraries do not promise.
+//
+// Pure functions for any thread inside a FloatEnvironment, without allocation. An argument outside
+// of its range asserts.
 #pragma once
 
 namespace sluice::thc {
@@ -11,7 +14,8 @@ double upper_tail(double t);  // P(Z > t) for t ≥ 0, within 1e-13 of itself
 
 // The t with P(|Z| > t) = p: both tails together hold p. p from kMassMin to kMassMax.
 double clamp_point(double p);
-// E[(|Z| − t)²; |Z| > t]: what clamping to [−t, t] costs a coordinate of variance 1.
+// E[(|Z| − t)²; |Z| > t]: what clamping to [−t, t] costs a coordinate of variance 1. t from 0 to
+// kDeviationsMax.
 double clamp_cost(double t);
 
 // Below a millionth the clamp point (4.89) is beyond what a chunk of 2^20 coordinates reaches once;

@@ -13,9 +13,10 @@ struct ThcBlock {
   std::uint32_t count = 0;
 };
 
+// A value; any thread. Never allocates or fails.
 class Blocks {
  public:
-  // size: of a whole block, a power of two.
+  // size: of a whole block, a power of two. A chunk may have no coordinates, and then no blocks.
   Blocks(std::uint32_t count, std::uint32_t size)
       : size_(size), whole_(count / size), rest_(count % size) {}
 

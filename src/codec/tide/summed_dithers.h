@@ -1,4 +1,6 @@
-// The dithers of those who were counted, summed: what the decoder takes off again.
+// The dithers of the workers who were counted, summed: what the decoder takes off again.
+//
+// For one thread, without allocation or failure.
 #pragma once
 
 #include <array>
@@ -18,7 +20,7 @@ constexpr std::uint32_t shift_of(std::uint32_t rank, std::uint32_t workers) {
 // Of a set of workers: Σ U_k as b(U) plus a number, and with it the centre of their sums.
 class SummedDithers {
  public:
-  // For the set of a part; kept until another set is asked for.
+  // For the set of a part, which fits so many workers; kept until another set is asked for. O(n).
   void set(Workers from, std::uint32_t workers) {
     SLUICE_DASSERT(from.fits(workers));
     contributors_ = from.count();
@@ -31,6 +33,7 @@ class SummedDithers {
   }
 
   [[nodiscard]] std::uint32_t contributors() const { return contributors_; }
+  // Points into this, until the next set().
   [[nodiscard]] dither::Dithers dithers() const {
     if (all_) return {times_, 0, {}};
     return {1, 0, table_};

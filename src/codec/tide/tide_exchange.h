@@ -25,6 +25,7 @@ namespace sluice::tide {
 // them are if somebody was counted in one round of that leg and not in another.
 class TideExchange final : public Exchange {
  public:
+  // For Arena::make(): takes memory, touches none. The settings outlive the exchange.
   TideExchange(const Chunk& chunk, Arena& arena, const TideSettings& settings);
   Result<Leg> next(std::span<const Answer> answers) override;
 

@@ -7,6 +7,9 @@
 // The floor: a live block (its code is a scale) has one bit before the waterline spends the rest. A
 // block without bits comes back as zero, and a layer of such blocks stops learning. Where the
 // budget cannot pay for the floor, live blocks take turns at it.
+//
+// Pure functions for any thread inside a FloatEnvironment, without allocation or failure. Counts
+// may come from a damaged saved state: any are safe. Spans of counts have kCountWords words.
 #pragma once
 
 #include <array>
@@ -31,6 +34,7 @@ inline constexpr std::uint8_t kExact = 0xff;  // in place of a width: the block 
 inline constexpr std::size_t kCodes = kCodeMost - kCodeLeast + 1;
 inline constexpr std::size_t kCountWords = kCodes + 2;
 using Counts = std::span<std::uint64_t>;
+// Adds a block of `size` lanes, of which `real` are coordinates.
 void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real);
 
 // Bits for codes when `bits` per real coordinate pay for everything, scales included.
@@ -51,6 +55,7 @@ struct Allotment {
 // Of counts whose lanes have been summed up from above (sum_from_above): cheap to ask. A floor that
 // costs more than `most` leaves nothing to the waterline.
 Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most, const Floor& floor);
+// summed[i] = the lanes of code i and above; the other counts as they are. May be in place.
 void sum_from_above(std::span<const std::uint64_t> counts, std::span<std::uint64_t> summed);
 
 // Live lanes of a set.
