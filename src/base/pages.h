@@ -1,5 +1,5 @@
-// Memory straight from the kernel: taken page by page when it is first touched, so that a promise
-// of much costs nothing and takes no time, and given back at once.
+// Memory straight from the kernel. Pages are taken when they are first touched, so a promise of
+// much costs nothing and takes no time. They are given back at once.
 #pragma once
 
 #include <sys/mman.h>

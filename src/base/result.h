@@ -6,8 +6,9 @@
 //     return parse(buffer.first(bytes));
 //   }
 //
-// Two kinds of error: `Error` for the data path (16 bytes, never allocates) and `Problem` for the
-// edge, where a person reads it (carries the offending value and what would be accepted).
+// There are two kinds of error. `Error` is for the data path: 16 bytes, and never allocates.
+// `Problem` is for the edge, where a person reads it: it names the offending value and what would
+// be accepted.
 //
 // All of them are values and belong to one thread at a time. Nothing here is ever thrown.
 #pragma once
