@@ -35,10 +35,10 @@ void fill(std::size_t count, std::span<std::uint64_t> bits);
 // Clears what lies at `count` and behind. There are at least words_for(count) words.
 void trim(std::size_t count, std::span<std::uint64_t> bits);
 
-// Granules of 4. fold4: bit j of `coarse` is set where any of bits 4j … 4j + 3 of `fine` is; all
+// Granules of 4. fold4: bit j of `coarse` is set where any of bits 4j … 4j + 3 of `fine` is. All
 // other bits of `coarse` are zero. widen4: bits 4j … 4j + 3 of `fine` are bit j of `coarse`, for
-// all words of `fine`; trim() clears what is behind the last bit. `coarse` has at least a quarter
-// of the words of `fine` (asserted).
+// all words of `fine`. Afterwards trim() clears what is behind the last bit. `coarse` has at least
+// a quarter of the words of `fine` (asserted).
 void fold4(Words fine, std::span<std::uint64_t> coarse);
 void widen4(Words coarse, std::span<std::uint64_t> fine);
 

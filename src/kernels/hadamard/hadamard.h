@@ -1,17 +1,17 @@
 // The unnormalised Walsh–Hadamard transform in float32, alone and with random signs.
 //
-// Here the fastest level in force; in `scalar` the specification; same bits: for h = 1, 2, 4, …
-// in this order, each pair (a, c) at distance h becomes (a + c, a − c). Only a NaN's sign and
-// payload are left open. Sizes are powers of two up to kSizeMax (asserted); an empty span is left
-// alone. Twice the transform is `size` times the vector.
+// Here the fastest level in force; in `scalar` the specification; same bits. For h = 1, 2, 4, … in
+// this order, each pair (a, c) at distance h becomes (a + c, a − c). Only a NaN's sign and payload
+// are left open. Sizes are powers of two up to kSizeMax (asserted); an empty span is left alone.
+// Twice the transform is `size` times the vector.
 //
 // Signs: element i is negated when bit (sign_first + i) % 32 of sign_words[(sign_first + i) / 32]
 // is set (draws/draws.h); cheapest where sign_first is a multiple of 32. The words reach as far as
 // `into` does.
 //
-// The strided forms leave out the small distances: h = size / group, …, size / 2, so that every
-// column of `group` elements at distance size / group is transformed by itself. The group is a
-// power of two up to the size (asserted).
+// The strided forms leave out the small distances: h = size / group, …, size / 2. So every column
+// of `group` elements at distance size / group is transformed by itself. The group is a power of
+// two up to the size (asserted).
 //
 // Pure functions for any thread inside a FloatEnvironment: no allocation, no failure, n · log n
 // additions.

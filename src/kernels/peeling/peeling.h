@@ -13,8 +13,9 @@
 // the degree is 1: no lists. No bucket enters the queue twice, so n keys cost 3n updates to count
 // and at most 3n to peel. Integers, so there is one implementation for all levels.
 //
-// First in, first out, because later buckets can then be fetched from memory ahead of their turn,
-// and because chains of subtractions stay as short as they can be, which matters where they round.
+// First in, first out, for two reasons. Later buckets can then be fetched from memory ahead of
+// their turn. And chains of subtractions stay as short as they can be, which matters where they
+// round.
 //
 // A pure function for any thread: no allocation, no failure. Spans do not overlap.
 #pragma once

@@ -42,9 +42,9 @@ struct Quantiser {
   std::vector<float> offsets;  // base + z − T(z) · slope, lowered where H(g) would be too large
 };
 
-// For start-up: allocates and copies the table. It has 2^bits entries (bits 1–8), begins with 0,
-// increases strictly and ends at most at kLargestMax (asserted: a codec checks what it is given
-// before).
+// For start-up: allocates and copies the table. Needs no FloatEnvironment, but rounding to nearest.
+// The table has 2^bits entries (bits 1–8), begins with 0, increases strictly and ends at most at
+// kLargestMax (asserted: a codec checks what it is given before).
 Quantiser make_quantiser(std::span<const std::uint16_t> table);
 
 // Where the draws of one worker come from; nearest: every draw is one half.

@@ -2,7 +2,7 @@
 // lost as long as the coordinates peel (kernels/peeling).
 //
 // Coordinate i is lane i mod 32 of unit i / 32. A unit has three different rows of 32 buckets and a
-// mask for each, drawn from the key, so alike on all ranks:
+// mask for each, drawn from the key, so the same on all ranks:
 //
 //   u0 = mix(key, 2·unit), u1 = mix(key, 2·unit + 1)         64 bits each (base/random.h)
 //   row 0 = ⌊R · upper half of u0 / 2^32⌋; row 1 = ⌊(R − 1) · lower half of u0 / 2^32⌋, then + 1
@@ -11,8 +11,8 @@
 //   mask j = bits 5j … 5j + 4 of u1
 //   bucket j = 32 · row j + (lane xor mask j)
 //
-// So a unit touches whole cache lines, and yet coordinates of one lane in all units, or random
-// ones, spread over all buckets like one large hypergraph: without masks they would be 32 small
+// So a unit touches whole cache lines. And yet coordinates of one lane in all units, or random
+// ones, spread over all buckets like one large hypergraph. Without masks they would be 32 small
 // ones. Where units are full, masks change nothing and units peel whole: see rows_for.
 //
 // Buckets are 64 bits wide in memory; those above `bits` are never looked at. There are no signs:

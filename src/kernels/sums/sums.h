@@ -72,8 +72,8 @@ void round(std::span<const std::uint16_t> sums, Rounding how, unsigned shift,
 void round(std::span<const std::uint32_t> sums, Rounding how, unsigned shift,
            std::span<std::uint32_t> lanes);
 
-// How packed lanes of 1 to kSumBitsMax bits stand for sums: twice the sum is
-// base + (lane << (shift + 1)), which fits 32 bits, and no lane exceeds `limit`.
+// How packed lanes of 1 to kSumBitsMax bits stand for sums. Twice the sum is base + (lane << (shift
+// + 1)), which fits 32 bits. No lane exceeds `limit`.
 struct Reading {
   std::uint32_t limit = 0;
   std::int32_t base = 0;
