@@ -39,10 +39,11 @@ std::size_t combine(const Reduction& what, std::uint32_t workers, std::uint32_t 
                     std::uint32_t count, std::span<const Contribution> contributions,
                     std::span<std::byte> scratch, std::span<std::byte> down);
 
-// In a tree a partial result travels upwards: full lanes for lane_sum, the answer's own form for
-// wrap_sum, max and block_sum, a rank-ordered list of (rank, size, bytes) for gathers and float
-// sums. combine_leaf makes one from contributions, under the conditions of combine; combine_root
-// makes the answer from partials. Any grouping of the workers gives the same bytes as combine.
+// In a tree a partial result travels upwards. It is full lanes for lane_sum, the answer's own form
+// for wrap_sum, max and block_sum, and a rank-ordered list of (rank, size, bytes) for gathers and
+// float sums. combine_leaf makes one from contributions, under the conditions of combine;
+// combine_root makes the answer from partials. Any grouping of the workers gives the same bytes as
+// combine.
 
 // Bytes of a partial of `count` lanes: exactly, or at most for lists and float sums.
 std::size_t partial_size_max(const Reduction& what, std::uint32_t workers, std::uint32_t count);

@@ -1,10 +1,10 @@
 // The vocabulary of reductions: what a round does to bytes, exactly, on every carrier.
 //
 // Lanes are unsigned, little-endian, bit-packed (kernels/lanes). A grain is a run of lanes that
-// share one contributor set and, where the answer has headers, one header; it is a multiple of 8
+// share one contributor set and, where the answer has headers, one header. It is a multiple of 8
 // lanes, so every grain starts on a byte whatever the width. All reductions but the float sums are
-// exact, associative and commutative; float sums are made in rank order, each addition rounded to
-// float32, the total once to the format.
+// exact, associative and commutative. Float sums are made in rank order: each addition is rounded
+// to float32, the total once to the format.
 //
 //   lane_sum   codes of 1–8 bits, each mapped through `table` if there is one, summed. Down:
 //              full    lanes of sum_bits(what, n) bits: those of n·value_max, value_max being the
