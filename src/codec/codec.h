@@ -67,9 +67,9 @@ class Codec {
     static_cast<void>(workers);
     return Nothing{};
   }
-  // For codecs that scale or choose by block: a block in which workers have something, of
-  // Traits::silent_below or more, does not come back as zero for so many steps in a row. 0: nothing
-  // is promised.
+  // For codecs that scale or choose by block, a promise about blocks in which workers have
+  // something of Traits::silent_below or more. None comes back as zero for so many steps in a row.
+  // 0: nothing is promised.
   [[nodiscard]] virtual std::uint64_t heard_within(std::span<const Tensor> tensors,
                                                    std::uint32_t workers) const {
     static_cast<void>(tensors);

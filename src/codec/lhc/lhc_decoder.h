@@ -1,6 +1,6 @@
-// Reads the sums of one lane after the other out of a sketch: lanes of a row never meet, so each is
-// a small hypergraph of its own. Here a lane is a place in every block: coordinates i with the same
-// i mod kBlock.
+// Reads the sums of one lane after the other out of a sketch. Here a lane is a place in every
+// block: coordinates i with the same i mod kBlock. Lanes of a row never meet, so each is a small
+// hypergraph of its own.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Where coordinates lie in the sketch, as in the published program: blocks of 1024 coordinates, of
-// which only the number is hashed, to three rows of 1024 buckets.
+// Where coordinates lie in the sketch, as in the published program. Blocks of 1024 coordinates go
+// to three rows of 1024 buckets; only the block's number is hashed.
 //
 // Pure functions for any thread, without allocation or failure.
 #pragma once

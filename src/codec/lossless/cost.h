@@ -44,8 +44,8 @@ double keys_of_granules(const Outlook& outlook, std::uint32_t granule, double ma
 // average.
 double gather_cost(const Outlook& outlook, double places);
 
-// A Bloom filter with the rate of false positives at which filter and values together are least; at
-// least 64 bits, and otherwise at most one per coordinate.
+// A Bloom filter with the rate of false positives at which filter and values together are least. It
+// has at least 64 bits, and otherwise at most one per coordinate.
 struct BloomShape {
   std::uint32_t bits = 0;
   std::uint32_t hashes = 1;

@@ -1,8 +1,8 @@
 // Elias–Fano: an ascending list of positions in about 2 + log2(places / count) bits each.
 //
 // Bytes: count u32; the lower `split` bits of every position, packed; then the upper parts in
-// unary, a 1 for every position after as many 0s as its upper part has grown. Nothing at all stands
-// for no positions.
+// unary. There a position is a 1, after as many 0s as its upper part has grown. Nothing at all
+// stands for no positions.
 //
 // Pure functions for any thread, without allocation. Spans do not overlap.
 #pragma once

@@ -1,7 +1,7 @@
 // Values that do not fit their block's integers: Inf, NaN, and what lies too far below the block's
 // largest. They travel one by one and join the sums before the one rounding.
 //
-// First each worker says how many it has in each window of 64 coordinates; then the windows that
+// First each worker says how many it has in each window of 64 coordinates. Then the windows that
 // have any are gathered, as many in a leg as memory bounds. So a window's sums are complete when
 // its lists are there, however many exceptions a chunk has.
 #pragma once

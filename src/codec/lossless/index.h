@@ -38,8 +38,8 @@ struct IndexPlan {
 
 class Index {
  public:
-  // With `lists` there is memory for everybody's positions however many they are; without, a gather
-  // is used only where it fits into what a bitmap needs.
+  // With `lists` there is memory for everybody's positions, however many they are. Without, a
+  // gather is used only where it fits into what a bitmap needs.
   Index(const Extent& extent, std::uint64_t key, Arena& arena, bool lists);
 
   // `own` are this worker's marks, with words for the chunk, all zero where it is not counted; they

@@ -1,5 +1,5 @@
-// The values of the agreed coordinates as a sketch, which can be made before the coordinates are
-// agreed on: so index and values travel in one leg.
+// The values of the agreed coordinates as a sketch. It can be made before the coordinates are
+// agreed on, so index and values travel in one leg.
 //
 // The integers are those that Values has encoded, all of one format; the sums go back to it. Keys
 // that the sketch does not give back, the same on all workers, travel once more, packed.

@@ -2,9 +2,9 @@
 // on.
 //
 // Up to 64 coordinates at hashed places, one bit each, estimate the union of all supports whatever
-// their pattern; beside them the largest number of values and of rows that any worker has, as size
-// codes, and the sum of all numbers of values. At most 14 bytes: where the chunk turns out dense,
-// that is all that was spent.
+// their pattern. Beside them travel the largest number of values and of rows that any worker has,
+// as size codes, and the sum of all numbers of values. At most 14 bytes: where the chunk turns out
+// dense, that is all that was spent.
 #pragma once
 
 #include <array>

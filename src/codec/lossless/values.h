@@ -1,5 +1,5 @@
-// The values of the agreed coordinates, packed by their rank among them: as integers of the width
-// that each block needs, those of a width side by side, or as float32.
+// The values of the agreed coordinates, packed in their order: as float32, or as integers of the
+// width that each block needs. Blocks of the same width lie side by side.
 #pragma once
 
 #include <algorithm>
@@ -58,9 +58,9 @@ class Values {
   // A round for each width that is used, at most kWidths; returns how many.
   std::size_t ask(Workers only, std::span<Round> rounds);
 
-  // After the answers, of which any bytes are safe: writes all means of the chunk, zero where
-  // nothing is agreed on; and the exact sum of one agreed coordinate, the `rank`th of its block.
-  // The divisor is the number of contributors.
+  // After the answers, of which any bytes are safe. decode() writes all means of the chunk, zero
+  // where nothing is agreed on; the divisor is the number of contributors. sum_at() is the exact
+  // sum of one agreed coordinate, the `rank`th of its block.
   void decode(std::uint32_t divisor, std::span<float> mean);
   [[nodiscard]] std::int64_t sum_at(std::uint32_t block, std::uint32_t rank) const;
 

@@ -1,7 +1,7 @@
 // The non-uniform tables of THC: which integers 0…g the codes stand for.
 //
-// Pure functions for any thread inside a FloatEnvironment. For start-up: they allocate. What is out
-// of range asserts: the codec checks its options before.
+// Pure functions for any thread. For start-up: they allocate. The caller rounds to nearest, or the
+// integers may be others. What is out of range asserts: the codec checks its options before.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ struct Table {
 
 constexpr std::uint32_t grid_min(std::uint32_t bits) { return (1u << bits) - 1; }
 
-// The best table. The same integers on every machine; of tables that cost exactly the same (every
-// one that is not symmetric and its mirror image) the lexicographically larger. At worst (8 bits,
-// g = 4095) 12 million steps and 2 MB: for start-up.
+// The best table. The same integers on every machine. Of tables that cost exactly the same it is
+// the lexicographically larger: one that is not symmetric costs what its mirror image does. At
+// worst (8 bits, g = 4095) 12 million steps and 2 MB: for start-up.
 Table make_table(const TableSpec& spec);
 
 // The rounding variance of any increasing table from 0 to g, of at least two codes.

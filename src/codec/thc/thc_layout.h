@@ -1,5 +1,5 @@
 // How a chunk falls into blocks: whole ones, then decreasing powers of two down to a single
-// coordinate, so that every block can be rotated without padding.
+// coordinate. So every block can be rotated without padding.
 #pragma once
 
 #include <bit>

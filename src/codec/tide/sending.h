@@ -1,5 +1,5 @@
-// The blocks that one leg of an exchange sends: one lane_sum per width, blocks in order within a
-// width, and a f32_sum for those that travel exactly.
+// The blocks that one leg of an exchange sends: one lane_sum per width, with its blocks in order,
+// and a f32_sum for blocks that travel exactly.
 #pragma once
 
 #include <array>

@@ -38,8 +38,8 @@ class SummedDithers {
     if (all_) return {times_, 0, {}};
     return {1, 0, table_};
   }
-  // What has to be added to 128·t − b(U), t twice the sum of m codes of `width` bits, to have 256
-  // times what the codes stand for, in steps: −Σ shifts + m·(255 − 256·(2^w − 1))/2.
+  // Added to 128·t − b(U), with t twice the sum of m codes of w = `width` bits, it gives 256 times
+  // what the codes stand for, in steps: −Σ shifts + m·(255 − 256·(2^w − 1))/2.
   [[nodiscard]] double constant(unsigned width) const {
     const std::int32_t top = (std::int32_t{1} << width) - 1;
     return 0.5 * (255 - 256 * top) * contributors_ - shifts_;

@@ -25,8 +25,8 @@ inline constexpr Code12 kCodeNotFinite =
 // finite.
 Code12 code_of(float energy, unsigned log2_size);
 
-// Every other code that code_of can return lies between these. Lower codes are those of faint
-// blocks (faint.h).
+// Every other code that code_of can return lies between these. Faint blocks have lower codes
+// (faint.h).
 inline constexpr Code12 kCodeLeast = kCodeOfOne - 4 * 126 - 4 * 10;
 inline constexpr Code12 kCodeMost = kCodeOfOne + 4 * 128 - 4 * 4;
 inline constexpr Code12 kCodeFaintest = 1;

@@ -1,7 +1,7 @@
 // Which block gets how many bits, from agreed scale codes alone: no bits are spent to say it.
 //
 // At a waterline (in scale codes) a block deserves its w-th bit when code − waterline ≥ kOffset[w].
-// The waterline is the smallest whose total fits the budget; what is left over raises some of the
+// The waterline is the smallest whose total fits the budget. What is left over raises some of the
 // blocks that the next lower waterline would raise.
 //
 // The floor: a live block (its code is a scale) has one bit before the waterline spends the rest. A
@@ -61,9 +61,9 @@ void sum_from_above(std::span<const std::uint64_t> counts, std::span<std::uint64
 // Live lanes of a set.
 std::uint64_t live_lanes(std::span<const std::uint64_t> summed);
 
-// In how many steps each live block has its turn, when nobody sees all blocks at once: the smallest
-// power of two that the budget can pay, so that a budget that moves a little skips nobody's turn. 0
-// if there is nothing to spend.
+// In how many steps each live block has its turn, when nobody sees all blocks at once. The smallest
+// power of two that the budget can pay, so a budget that moves a little skips nobody's turn. 0 if
+// there is nothing to spend.
 std::uint64_t turns_for(std::uint64_t live, std::uint64_t most);
 // Whether it is a block's turn; `hash` names the block.
 constexpr bool has_turn(std::uint64_t hash, std::uint64_t step, std::uint64_t turns) {
@@ -74,8 +74,9 @@ constexpr bool has_turn(std::uint64_t hash, std::uint64_t step, std::uint64_t tu
 std::uint64_t most_beside_turns(std::uint64_t live, std::uint64_t most, std::uint64_t turns,
                                 std::uint32_t block);
 
-// The share of the blocks to be raised that are, in 2^-32, when nobody sees all blocks at once and
-// each is raised by a draw of its own; a little less than the budget allows, for the draws' spread.
+// Which share of the blocks that could be raised are, in units of 2^-32, when nobody sees all
+// blocks at once. A draw of its own decides each. A little less than the budget allows, for the
+// draws' spread.
 std::uint64_t raised_share(const Allotment& allotment, std::uint32_t block);
 
 }  // namespace sluice::tide
