@@ -35,7 +35,7 @@ class Feedback {
   // Writes the codec's input, which overlaps nothing else. The memories stay as they are.
   virtual void before(std::span<const float> gradient, const Memories& memories,
                       std::span<float> input) const = 0;
-  // Takes into the memories what is left. `gradient` and `input` are those of before(), and the
+  // Takes into the memories what is left. `gradient` and `input` are as before() had them, and the
   // memories have not changed since. `sent` is what was sent of the input and counted; empty:
   // nothing was. The memories of a coordinate stay as they were where anything new is not finite.
   virtual void after(std::span<const float> gradient, std::span<const float> input,

@@ -16,7 +16,7 @@ struct Kept {
 };
 
 // The chunk with its input made, for the codec's begin() with the same arena. It points to scratch
-// and a keeper in the arena, or to neither where the codec fuses plain feedback: it lives until the
+// and a keeper in the arena, or to neither where the codec fuses plain feedback. It lives until the
 // arena is reused. Kind and memories outlive it, and nobody else touches the memories meanwhile.
 // Gradient and memories are read now, and stay as they are until the codec tells what it sent. With
 // a measuring arena only chunk.extent is looked at. `fuses` is Traits::fuses_feedback. One thread,
