@@ -19,8 +19,8 @@ struct Ticket {
   Topic topic = {};            // the same in parts, to tell ranks in what they do not
 };
 
-// One worker's end. Belongs to one thread, and never calls back. Errors that are not named below
-// are the network's (Code::io, unavailable, out_of_memory); explain() has more to say.
+// One worker's end. Belongs to one thread. Errors that are not named below are the network's
+// (Code::io, unavailable, out_of_memory); explain() has more to say.
 class Carrier {
  public:
   virtual ~Carrier() = default;
@@ -35,7 +35,7 @@ class Carrier {
 
   // The answers to the exchange's last leg, in order; Code::pending until they are there. Spans of
   // them are the carrier's, valid until the exchange's next post or the end of the exchange; taken
-  // once. The bytes are not checked: check_answer() does. Never blocks.
+  // once. The bytes may be anybody's: check_answer() and the readers check them. Never blocks.
   virtual Result<std::span<const Answer>> take(const Ticket& ticket) = 0;
 
   // Says that all is posted that can be before more answers come. A carrier that sends exchanges
