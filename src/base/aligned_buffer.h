@@ -1,4 +1,7 @@
 // Owned memory, aligned for every kernel: bytes, zeroed when made, and vectors.
+//
+// Making or growing one allocates and may throw bad_alloc, so it belongs to start-up. An object
+// belongs to one thread, and its spans must not outlive it.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +19,14 @@
 
 namespace sluice {
 
+// A fixed number of bytes that starts at a multiple of kAlignment. A move keeps its spans valid:
+// they belong to the target. An assignment swaps, so the source then holds the target's bytes.
 class AlignedBuffer {
  public:
+  // Holds nothing; its spans are null.
   AlignedBuffer() = default;
-  // Start-up only: may throw bad_alloc. Spans of an empty buffer are not null either. A large one
-  // takes memory page by page when it is first touched: what is reserved for a rare case is free.
+  // Zeros. A size of 0 gives a span that is empty but not null. A large buffer takes memory page by
+  // page when it is first touched, so room for a rare case costs nothing.
   explicit AlignedBuffer(std::size_t size) : size_(size) {
     if (size < kLazyFrom) {
       make_zeros();
@@ -75,11 +81,13 @@ class AlignedBuffer {
   std::size_t size_ = 0;
 };
 
-// Makes the buffer at least so large, with room for more; what it held is gone then.
+// Makes the buffer at least this large. A smaller one is allocated anew, half as large again as
+// asked: all of it is zero then, and earlier spans of it are dead.
 inline void grow(AlignedBuffer& buffer, std::size_t size) {
   if (buffer.size() < size) buffer = AlignedBuffer(size + size / 2);
 }
 
+// A standard allocator without state. Memory starts at a multiple of kAlignment.
 template <class T>
 struct AlignedAllocator {
   using value_type = T;
@@ -95,8 +103,8 @@ struct AlignedAllocator {
   friend bool operator==(const AlignedAllocator&, const AlignedAllocator&) { return true; }
 };
 
-// A vector load across two cache lines costs two, and every large std::vector starts 16 bytes into
-// one.
+// For numbers that kernels read. A load across two cache lines costs two loads, and a large
+// std::vector with the default allocator starts 16 bytes into a line.
 template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 

@@ -1,7 +1,8 @@
 // Exact sums of float32 values and their mean, rounded once: the reference that every codec's error
 // is measured against.
 //
-// Integers only, so the caller's rounding mode and flush-to-zero change nothing.
+// The caller's rounding mode and flush-to-zero change nothing. Nothing here allocates. Nothing
+// fails, but what must hold is asserted where it says so. Any thread may call the free functions.
 #pragma once
 
 #include <array>
@@ -14,12 +15,12 @@
 
 namespace sluice {
 
-// An exact sum of up to kAddendsMax floats. A value; one thread.
+// An exact sum of up to kAddendsMax addends, whatever their order. A value; one thread.
 class ExactSum {
  public:
-  static constexpr std::uint32_t kAddendsMax = 1u << 30;
+  static constexpr std::uint32_t kAddendsMax = 1u << 30;  // of both kinds of add() together
 
-  // Any float. Two integer additions; carries wait until the mean is asked for.
+  // Any float, NaN and infinities included. Cheap: two integer additions.
   void add(float value) {
     SLUICE_DASSERT(addends_ < kAddendsMax);
     ++addends_;
@@ -41,15 +42,16 @@ class ExactSum {
     digits_[shift / 32 + 1] += (high ^ sign) - sign;
   }
 
-  // value · 2^power as one addend; the power is at least -149, and the sum of all addends stays
-  // below 2^171.
+  // value · 2^power as one addend. The power is at least -149 (asserted). The caller keeps the sum
+  // of all addends below 2^171.
   void add(std::int64_t value, int power);
 
+  // Back to a sum without addends.
   void clear() { *this = ExactSum(); }
 
-  // The sum over a divisor of at least 1, rounded once to the nearest float32, ties to even;
-  // beyond the largest float is infinity. A sum of zero is +0, or -0 where every addend was -0;
-  // without addends +0. A NaN, or infinities of both signs, give the NaN 0x7fc00000.
+  // The sum over a divisor of at least 1 (asserted), rounded once to the nearest float32, ties to
+  // even. Beyond the largest float it is infinity. A sum of zero is +0, or -0 where there are
+  // addends and all are -0. A NaN, or infinities of both signs, give the NaN 0x7fc00000.
   [[nodiscard]] float mean(std::uint32_t divisor) const;
 
  private:
@@ -69,12 +71,14 @@ class ExactSum {
   bool has_negative_infinity_ = false;
 };
 
-// sum · 2^power over a divisor of at least 1, power from -149 to 128, rounded as ExactSum has it.
+// sum · 2^power over a divisor of at least 1, the power from -149 to 128 (both asserted). Rounded
+// as ExactSum::mean() rounds. A sum of 0 gives +0.
 float exact_quotient(std::int64_t sum, int power, std::uint32_t divisor);
 
-// mean[i] = the exact mean of inputs[k][i] over all k, as ExactSum has it. One to kWorkersMax
-// inputs, each as long as the mean, which may be the very same span as an input. Several times
-// faster than ExactSum where the addends of a coordinate are of similar size. Never allocates.
+// mean[i] = the exact mean of inputs[k][i] over all k, as ExactSum::mean() rounds it. There are one
+// to kWorkersMax inputs, each as long as the mean (asserted). The mean may be the very same span as
+// an input, but not overlap one otherwise. Several times faster than ExactSum where the addends of
+// a coordinate are of similar size.
 void exact_mean(std::span<const std::span<const float>> inputs, std::span<float> mean);
 
 }  // namespace sluice

@@ -2,6 +2,9 @@
 //
 // Hosts switch on flush-to-zero (and forget); the same bytes everywhere need round-to-nearest and
 // subnormals. Two register writes: put one around each call into codecs and reductions.
+//
+// The environment belongs to the calling thread: an object ends on the thread that made it, the
+// last one made first. It never fails.
 #pragma once
 
 #include <cstdint>

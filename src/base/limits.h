@@ -12,7 +12,7 @@ inline constexpr std::size_t kWorkerWordsMax = kWorkersMax / 64;  // of a set of
 inline constexpr std::uint32_t kLanesMax = 1u << 28;              // of one round: 1 GiB of float32
 inline constexpr std::size_t kAlignment = 64;           // of every buffer an arena hands out
 inline constexpr std::uint32_t kTableEntriesMax = 256;  // codes of 8 bits
-inline constexpr std::size_t kLegRoundsMax = 32;        // independent rounds of one step
+inline constexpr std::size_t kLegRoundsMax = 32;        // independent rounds of one leg
 
 static_assert(kWorkersMax % 64 == 0, "sets of workers are whole words");
 

@@ -1,5 +1,5 @@
-// Memory straight from the kernel: taken page by page when it is first touched, so that a promise
-// of much costs nothing and takes no time, and given back at once.
+// Memory straight from the kernel. Pages are taken when they are first touched, so a promise of
+// much costs nothing and takes no time. They are given back at once.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,10 +10,13 @@
 
 namespace sluice {
 
-// Zeros at first. Empty where the kernel refuses so many addresses.
+// Zeros at first, aligned to a page. Owns them: spans end with it. A move keeps them valid, for the
+// target. Belongs to one thread.
 class Pages {
  public:
   Pages() = default;
+  // Empty where the kernel refuses so many addresses; never throws. Addresses are promised, memory
+  // is not: a process that touches more than the machine has is killed.
   explicit Pages(std::size_t size) {
     if (size == 0) return;
     void* const made = mmap(nullptr, size, PROT_READ | PROT_WRITE,

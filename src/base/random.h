@@ -13,6 +13,9 @@
 // Why keyed twice (addend and multiplier): a hash of `counter ^ key` is the same sequence in
 // another order under every key, which pair tests between blocks see at once. kSpread is distinct
 // modulo 64 and no arithmetic progression, or differences between elements would repeat.
+//
+// Everything here is a pure function or a value: any thread, no allocation, no failure. Nothing is
+// secret: whoever knows the seed knows all draws.
 #pragma once
 
 #include <array>
@@ -39,14 +42,15 @@ enum class Purpose : std::uint32_t {
   data = 6,       // generated test gradients
 };
 
-inline constexpr std::uint32_t kShared = 0xffffffffu;  // in place of a rank: all ranks draw alike
+inline constexpr std::uint32_t kShared = 0xffffffffu;  // instead of a rank: all draw the same
 inline constexpr std::uint32_t kRandomBlock = 64;      // elements under one block key
 
-// The part of a draw's name that a chunk carries.
+// The part of a draw's name that a chunk carries. All chunks of a tensor have the same key.
 constexpr std::uint64_t chunk_key(std::uint64_t seed, std::uint64_t step, std::uint64_t tensor) {
   return mix(mix(mix(0x536c75696365u, seed), step), tensor);
 }
 
+// What names the draws of kRandomBlock elements. RandomStream::block() makes it.
 struct BlockKey {
   std::uint32_t addend;
   std::uint32_t multiplier;  // odd
@@ -63,6 +67,7 @@ consteval std::array<std::uint32_t, kRandomBlock> make_spread() {
 }
 inline constexpr std::array<std::uint32_t, kRandomBlock> kSpread = make_spread();
 
+// The word of one element. The index is below kRandomBlock; nothing checks it.
 constexpr std::uint32_t draw(BlockKey key, std::uint32_t index_in_block) {
   std::uint32_t r = kSpread[index_in_block] * key.multiplier + key.addend;
   r ^= r >> 16;
@@ -77,10 +82,12 @@ class RandomStream {
   constexpr RandomStream(std::uint64_t chunk_key, Purpose purpose, std::uint32_t rank)
       : stream_(mix(mix(chunk_key, static_cast<std::uint32_t>(purpose)), rank)) {}
 
+  // The key of the kRandomBlock elements from number · kRandomBlock on.
   [[nodiscard]] constexpr BlockKey block(std::uint64_t number) const {
     const std::uint64_t key = mix(stream_, number);
     return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32) | 1u};
   }
+  // 32 random bits.
   [[nodiscard]] constexpr std::uint32_t word(std::uint64_t element) const {
     return draw(block(element / kRandomBlock), static_cast<std::uint32_t>(element % kRandomBlock));
   }
@@ -88,7 +95,8 @@ class RandomStream {
   [[nodiscard]] constexpr float uniform(std::uint64_t element) const {
     return static_cast<float>(word(element) >> 8) * 0x1p-24f;
   }
-  // Words of elements first, first + 1, …; the same as word() of each, cheaper.
+  // The words of elements first, first + 1, …, cheaper than word() of each. For many words
+  // draws::fill() is faster still (kernels/draws).
   void fill(std::uint64_t first, std::span<std::uint32_t> words) const;
 
  private:

@@ -6,8 +6,11 @@
 //     return parse(buffer.first(bytes));
 //   }
 //
-// Two kinds of error: `Error` for the data path (16 bytes, never allocates) and `Problem` for the
-// edge, where a person reads it (carries the offending value and what would be accepted).
+// There are two kinds of error. `Error` is for the data path: 16 bytes, and never allocates.
+// `Problem` is for the edge, where a person reads it: it names the offending value and what would
+// be accepted.
+//
+// All of them are values and belong to one thread at a time. Nothing here is ever thrown.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +39,14 @@ enum class Code : std::uint8_t {
   out_of_memory,     // an allocation was refused: less, or more memory
 };
 
+// The enumerator's own name, or "unknown" for a number that is none. Lives as long as the program.
 std::string_view name_of(Code code);
 
 // An error on the data path.
 struct Error {
   Code code = Code::ok;
   std::int32_t detail = 0;  // errno, cudaError_t, ncclResult_t, or 0
-  const char* what = "";    // a string literal
+  const char* what = "";    // a string literal, so nobody owns it; never null
 
   friend bool operator==(const Error& a, const Error& b) {
     return a.code == b.code && a.detail == b.detail && std::string_view(a.what) == b.what;
@@ -50,16 +54,21 @@ struct Error {
 };
 static_assert(sizeof(Error) == 16, "an error travels in two registers");
 
-// An error at the edge: one clear line that names the value and what is accepted.
+// An error at the edge: one clear line that names the value and what is accepted. It allocates, so
+// the data path has none.
 struct Problem {
   Code code = Code::invalid_argument;
   std::string message;
 };
 
+// The value of a Result that has none to give.
 struct Nothing {
   friend bool operator==(Nothing, Nothing) { return true; }
 };
 
+// Owns either a T or an E, two different types; references into it end with it. Asking for the one
+// that is not there is our own bug and asserts, in release builds too. Allocates only what T and E
+// allocate.
 template <class T, class E = Error>
 class [[nodiscard]] Result {
  public:
@@ -98,10 +107,10 @@ class [[nodiscard]] Result {
   std::variant<T, E> state_;
 };
 
-using Status = Result<Nothing>;
+using Status = Result<Nothing>;  // on the data path: it worked, or why not
 template <class T>
 using Checked = Result<T, Problem>;  // for the edge
-using Verdict = Checked<Nothing>;
+using Verdict = Checked<Nothing>;    // at the edge: it worked, or why not
 
 inline Status ok() { return Nothing{}; }
 
@@ -110,12 +119,15 @@ inline Status ok() { return Nothing{}; }
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
+// Both macros evaluate the expression, a Result, once. On an error the calling function returns it,
+// so its own Result has the same kind of error.
 #define SLUICE_TRY(expression) \
   do { \
     if (auto sluice_try_result = (expression); !sluice_try_result) \
       return sluice_try_result.error(); \
   } while (false)
 
+// Several statements: on a line of its own, and never the body of an `if` without braces.
 #define SLUICE_TRY_ASSIGN(declaration, expression) \
   SLUICE_TRY_ASSIGN_INNER(SLUICE_CONCAT(sluice_try_, __LINE__), declaration, expression)
 #define SLUICE_TRY_ASSIGN_INNER(name, declaration, expression) \

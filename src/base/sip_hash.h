@@ -1,5 +1,7 @@
-// A keyed hash of a few words: whoever does not know the key cannot tell the hash of what he has
-// not seen (SipHash-2-4, Aumasson and Bernstein 2012).
+// A keyed hash of a few words (SipHash-2-4, Aumasson and Bernstein 2012). Without the key nobody
+// can tell the hash of words that he has not seen hashed.
+//
+// Pure functions: any thread, no allocation, no failure.
 #pragma once
 
 #include <bit>
@@ -8,11 +10,13 @@
 
 namespace sluice {
 
+// 128 bits, secret: whoever makes a key draws it where nobody can guess it.
 struct SipKey {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
 };
 
+// What sip_hash is made of; nobody else uses it.
 namespace sip {
 
 struct State {
@@ -40,7 +44,7 @@ struct State {
 
 }  // namespace sip
 
-// Of the words as bytes, little-endian.
+// The hash of the words as bytes, little-endian; also of no words. O(n).
 constexpr std::uint64_t sip_hash(const SipKey& key, std::span<const std::uint64_t> words) {
   sip::State state{0x736f6d6570736575u ^ key.low, 0x646f72616e646f6du ^ key.high,
                    0x6c7967656e657261u ^ key.low, 0x7465646279746573u ^ key.high};

@@ -1,4 +1,7 @@
 // Adds the time it lives to a sum of seconds.
+//
+// It refers to the sum, which must outlive it, and writes it once, at its end. Nothing is locked:
+// the stopwatches of a sum all belong to one thread. Wall time that never runs backwards.
 #pragma once
 
 #include <chrono>

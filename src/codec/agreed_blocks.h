@@ -1,5 +1,7 @@
 // Blocks of a chunk whose exponents all workers agreed on, and their values as 32-bit integers that
 // add: what the codecs of block floating point share.
+//
+// Inside a FloatEnvironment, without allocation. Free functions are pure, for any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +17,8 @@
 
 namespace sluice {
 
-// The numbers of one block: |x| < 2^(exponent − 126) on every worker. Each is rounded once: the
-// operands of the division are exact in float64.
+// The numbers of one block: |x| < 2^(exponent − 126) on every worker, and the exponent is not
+// blockfloat::kNotFinite. Each is rounded once: the operands of the division are exact in float64.
 struct BlockScale {
   double up;    // (2^31 − 1 − n) / (n · 2^E): n codes of at most this sum without overflow
   double down;  // 1 / up
@@ -25,6 +27,9 @@ BlockScale block_scale(std::uint8_t exponent, std::uint32_t workers);
 // The factor that turns a sum over m contributors into their mean.
 double block_mean_factor(std::uint8_t exponent, std::uint32_t workers, std::uint32_t contributors);
 
+// A part of an exchange, with its lifetime and its thread: memory is the arena's and the chunk's.
+// First ask(), then agree(); all else that depends on exponents comes after. Block numbers are
+// below count(); nobody checks.
 class AgreedBlocks {
  public:
   using Exponents = void(std::span<const float> values, std::uint32_t block,
@@ -35,12 +40,14 @@ class AgreedBlocks {
   // What the codecs promise that send every block's values in this way.
   static Traits traits(std::uint32_t workers);
 
+  // Blocks of `block` coordinates, a multiple of 8 up to kSizeMax. Takes memory, touches none.
   AgreedBlocks(const Chunk& chunk, Arena& arena, std::uint32_t block);
 
   // The round that comes first: the blocks' exponents, as this kernel finds them. One grain:
   // whoever missed the exponents might overflow a sum, so all later rounds count exactly only().
   Round ask(Exponents* exponents);
-  // Its answer, checked by check_answer().
+  // Its answer, checked by check_answer(). Code::malformed if an exponent is below my own though I
+  // was counted.
   Status agree(const Answer& answer);
 
   [[nodiscard]] const Chunk& chunk() const { return chunk_; }
@@ -54,11 +61,12 @@ class AgreedBlocks {
   [[nodiscard]] Workers only() const { return only_; }
   [[nodiscard]] bool counted() const { return counted_; }
 
-  // What this worker sends of a block, 4 bytes a coordinate; zeros where it is not counted.
+  // What this worker sends of a block, 4 bytes a coordinate, to the front of `to`, which has room;
+  // zeros where it is not counted.
   void encode(std::uint32_t number, std::span<std::byte> to) const;
-  // Tells the keeper that this was sent. Before the mean is written.
+  // Tells the keeper, if there is one, that this was sent. Before the mean is written.
   void tell(std::uint32_t number, std::span<const std::byte> sent) const;
-  // The mean of a block, from the sums of what was sent.
+  // Writes the mean of a block, from the sums of what was sent; any sums are safe.
   void decode(std::uint32_t number, std::span<const std::byte> sums) const;
 
  private:

@@ -1,5 +1,9 @@
 // Memory of one exchange. The same begin() first measures (no memory yet) and then runs, so the
 // size promised and the size used cannot disagree.
+//
+// An arena hands out memory that somebody else owns, and never takes any back: all of it, objects
+// included, ends when that memory is used again. For one thread. Never allocates; asking for more
+// than was measured asserts.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +28,19 @@ class Arena {
   Arena(std::span<std::byte> host, std::span<std::byte> place)
       : host_(host), place_(place), real_(true) {}
 
-  // Host memory, for what the exchange itself looks at.
+  // Host memory, for what the exchange itself looks at. Aligned to kAlignment; it holds anything,
+  // so who asks writes before reading. While measuring nobody touches it.
   template <class T>
   std::span<T> host(std::size_t count) {
     return carve<T>(host_, host_used_, count);
   }
-  // Memory where the chunk lives, for what its kernels and the carrier touch.
+  // Memory where the chunk lives, for what its kernels and the carrier touch; the same rules.
   template <class T>
   std::span<T> place(std::size_t count) {
     return carve<T>(place_, place_used_, count);
   }
-  // Constructs the exchange; null while measuring. Its constructor takes memory but touches none.
+  // Constructs the exchange in host memory; null while measuring, but its constructor runs then,
+  // too: it takes memory and touches none.
   template <class E, class... Args>
   E* make(Args&&... args) {
     static_assert(std::is_trivially_destructible_v<E>, "it ends when its arena is reused");
@@ -45,6 +51,7 @@ class Arena {
     return nullptr;
   }
 
+  // Bytes handed out so far: what an arena for the same calls needs.
   [[nodiscard]] std::size_t host_used() const { return host_used_; }
   [[nodiscard]] std::size_t place_used() const { return place_used_; }
 

@@ -20,7 +20,7 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// All that sizes depend on.
+// Where a chunk lies and among how many workers it travels: all that sizes of memory depend on.
 struct Extent {
   Tensor tensor;
   std::uint64_t offset = 0;  // of the chunk's first coordinate in the tensor
@@ -29,6 +29,10 @@ struct Extent {
   std::uint32_t workers = 1;
 };
 
+// A value that owns nothing: spans, keeper and place are the caller's and outlive the exchange. The
+// spans of floats have extent.count elements where they are not empty. No other exchange or thread
+// touches gradient, mean and residual meanwhile. Exchanges that share a `tally` belong to one
+// thread.
 struct Chunk {
   Extent extent;
   std::uint64_t step = 0;
@@ -37,15 +41,19 @@ struct Chunk {
   // The codec's input, unless there is a residual: then the input is gradient + residual, and the
   // codec keeps the residual itself (the fused pass, which Traits::fuses_feedback offers).
   std::span<const float> gradient;
-  std::span<float> mean;             // may be the very same memory as given()
-  std::span<float> residual;         // empty: no fused pass
-  Keeper* keeper = nullptr;          // is told what was sent; null: nobody asks
-  std::span<const float> original;   // the step's gradient, if feedback made the input of it
-  std::span<std::byte> state;        // the tensor's codec state, zero when new
-  std::span<const std::byte> model;  // the model's codec state: read it …
-  std::span<std::uint64_t> tally;    // … and add counts to this: agreed ones for end_step, or for
-                                     // people (Info::counts)
-  Workers only = {};                 // the outer exchange's set, for inner exchanges
+  std::span<float> mean;            // may be the very same memory as given(); no other overlap
+  std::span<float> residual;        // empty: no fused pass
+  Keeper* keeper = nullptr;         // is told what was sent; null: nobody asks
+  std::span<const float> original;  // the step's gradient, if feedback made the input of it
+  // The whole tensor's codec state, Plan::state_size bytes, zero when new. An exchange reads and
+  // writes its own chunk's part of it.
+  std::span<std::byte> state;
+  // The model's codec state, Traits::model_size bytes: it stays put until end_step().
+  std::span<const std::byte> model;
+  // Traits::tally_count counts, to add to: agreed ones for end_step(), or for people
+  // (Info::counts).
+  std::span<std::uint64_t> tally;
+  Workers only = {};  // the outer exchange's set, for inner exchanges
 
   [[nodiscard]] bool has_feedback() const { return keeper != nullptr || !residual.empty(); }
   // What this step brought, without what feedback added.

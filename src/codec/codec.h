@@ -1,4 +1,6 @@
 // A codec turns a chunk into rounds and the answers into the mean chunk.
+//
+// Numbers of workers are 1 to kWorkersMax everywhere.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +17,9 @@ namespace sluice {
 // Whether compressing takes something off: ‖x − C(x)‖² ≤ (1 − δ)‖x‖² with δ > 0. Error feedback
 // needs it; without it the residual grows.
 enum class Contraction : std::uint8_t { always, typical, never };
-std::string_view name_of(Contraction contraction);
+std::string_view name_of(Contraction contraction);  // lives as long as the program
 
+// What a codec promises among n workers; tests hold it to that (tests/conformance).
 struct Traits {
   bool homomorphic = false;  // values are summed by exact integer rounds, never decoded on the way
   bool lossless = false;     // the mean is the true one, rounded once
@@ -32,7 +35,7 @@ struct Traits {
   double error_max = 0;
   double silent_below = 0x1p-126;  // a mean may be zero where all inputs are smaller than this
   std::size_t model_size = 0;      // bytes of per-model state
-  std::uint32_t tally_count = 0;
+  std::uint32_t tally_count = 0;   // of Chunk::tally
 
   // Whether error feedback keeps its promise: over all steps, the means times their contributors
   // plus the residuals are what was given, but for float32's roundings.
@@ -41,39 +44,44 @@ struct Traits {
   }
 };
 
+// How a tensor is cut and what is kept of it. The same on all ranks.
 struct Plan {
   std::uint32_t multiple_of = 1;  // chunks are this many coordinates times something, but the last
   std::uint32_t count_max = 0;    // of one chunk
   std::size_t state_size = 0;     // per tensor
 };
 
-// Immutable; any thread.
+// Immutable; any thread, several at once. It outlives its exchanges. Nothing here fails but
+// accepts(), and nothing else allocates.
 class Codec {
  public:
   virtual ~Codec() = default;
   [[nodiscard]] virtual Traits traits(std::uint32_t workers) const = 0;
   [[nodiscard]] virtual Plan plan(const Tensor& tensor, std::uint32_t workers) const = 0;
-  // Whether these tensors can travel among so many workers at all; asked once, when a group is
-  // made.
+  // Whether these tensors, all that have chosen this codec, can travel among so many workers at
+  // all. Asked whenever that set changes, before anything travels; afterwards nothing is refused.
+  // The Problem says what would be accepted. May allocate.
   [[nodiscard]] virtual Verdict accepts(std::span<const Tensor> tensors,
                                         std::uint32_t workers) const {
     static_cast<void>(tensors);
     static_cast<void>(workers);
     return Nothing{};
   }
-  // A block in which workers have something, of Traits::silent_below or more, does not come back as
-  // zero for so many steps in a row, for codecs that scale or choose by block. 0: nothing is
-  // promised.
+  // For codecs that scale or choose by block, a promise about blocks in which workers have
+  // something of Traits::silent_below or more. None comes back as zero for so many steps in a row.
+  // 0: nothing is promised.
   [[nodiscard]] virtual std::uint64_t heard_within(std::span<const Tensor> tensors,
                                                    std::uint32_t workers) const {
     static_cast<void>(tensors);
     static_cast<void>(workers);
     return 1;
   }
-  // Takes all memory of the exchange from the arena; touches none of the chunk's. With a measuring
-  // arena only chunk.extent is filled and null is returned.
+  // An exchange in the arena, which it ends with: nobody deletes it. Takes all of its memory from
+  // the arena and touches none of the chunk's, so it costs little. The chunk fits plan(). With a
+  // measuring arena only chunk.extent is filled and null is returned; otherwise never null.
   virtual Exchange* begin(const Chunk& chunk, Arena& arena) const = 0;
   // Between steps, nothing in flight: turns the agreed counts of all chunks into the model's state.
+  // The spans have Traits::tally_count and model_size elements.
   virtual void end_step(std::span<const std::uint64_t> tally, std::span<std::byte> model) const {
     static_cast<void>(tally);
     static_cast<void>(model);

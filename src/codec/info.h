@@ -1,4 +1,7 @@
 // A codec's row in the catalogue: its name, its options with their ranges, and how to make one.
+//
+// Rows are constants: what they refer to lives as long as the program, and any thread may read
+// them.
 #pragma once
 
 #include <array>
@@ -14,6 +17,7 @@
 
 namespace sluice {
 
+// One option: what a user may write after its key.
 struct OptionInfo {
   enum class Kind : std::uint8_t { integer, real, choice };
 
@@ -31,7 +35,8 @@ struct OptionInfo {
 
 inline constexpr std::size_t kOptionsMax = 12;  // of one codec
 
-// Validated values in the order of Info::options; doubles hold every integer option exactly.
+// Validated values in the order of Info::options; doubles hold every integer option exactly. A
+// value; an index is below the number of options, and its kind is the one asked for.
 struct OptionValues {
   std::array<double, kOptionsMax> values{};
 
@@ -53,9 +58,11 @@ struct Info {
   std::span<const OptionInfo> options = {};
   std::span<const std::string_view> counts = {};  // names of its tally, if people may read it
   // Replaces values that follow the feedback ("auto") by what they mean with it, or without. Null:
-  // there are none.
+  // there are none. Pure, never fails.
   void (*settle)(OptionValues& options, bool feedback) = nullptr;
-  // Options are in range one by one; what contradicts each other is refused here.
+  // A codec with these options, which are in range one by one. Options that contradict each other
+  // are refused here (Code::invalid_argument). Otherwise never null. Any thread; for start-up:
+  // allocates, and may take a while.
   Checked<std::unique_ptr<Codec>> (*make)(const OptionValues& options) = nullptr;
 };
 

@@ -1,4 +1,9 @@
 // What a codec encodes, tile by tile, and how it says what it sent.
+//
+// For exchanges, on their thread and inside a FloatEnvironment; nothing allocates or fails.
+// Coordinates are the chunk's and lie in it: the caller's promise. What tells or keeps is called
+// under the rules of Keeper: each coordinate once, when nothing can fail, before its mean is
+// written.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +21,8 @@ namespace sluice {
 
 inline constexpr std::uint32_t kInputTile = 1024;  // 4 KiB on the stack
 
-// Coordinates [first, first + count) to encode; `memory` is used when there is a residual.
+// Coordinates [first, first + count) to encode. `memory` has room for them and is used when there
+// is a residual; the result points into the gradient or into it.
 inline std::span<const float> input_tile(const Chunk& chunk, std::uint32_t first,
                                          std::uint32_t count, std::span<float> memory) {
   SLUICE_DASSERT(count <= memory.size());
@@ -26,7 +32,8 @@ inline std::span<const float> input_tile(const Chunk& chunk, std::uint32_t first
   return memory.first(count);
 }
 
-// Of a worker that was not counted: all of the input is kept, but never Inf or NaN.
+// Of a worker that was not counted: all of the input is kept, but never Inf or NaN. Does nothing
+// without feedback.
 inline void keep_everything(const Chunk& chunk, std::uint32_t first, std::uint32_t count) {
   if (chunk.keeper != nullptr) return chunk.keeper->held(first, count);
   if (chunk.residual.empty()) return;
@@ -36,8 +43,8 @@ inline void keep_everything(const Chunk& chunk, std::uint32_t first, std::uint32
   }
 }
 
-// Tells the keeper what was sent of these coordinates, tile by tile: fill(at, values) writes those
-// from coordinate first + at on.
+// Tells the keeper, which is there, what was sent of these coordinates, tile by tile: fill(at,
+// values) writes what was sent from coordinate first + at on.
 template <class Fill>
 void tell_sent(const Chunk& chunk, std::uint32_t first, std::uint32_t count, Fill fill) {
   std::array<double, kInputTile> memory;
@@ -48,7 +55,7 @@ void tell_sent(const Chunk& chunk, std::uint32_t first, std::uint32_t count, Fil
   }
 }
 
-// Of a worker whose input was sent as it is, and counted.
+// Of a worker whose input was sent as it is, and counted. Does nothing without a keeper.
 inline void tell_all_sent(const Chunk& chunk, std::uint32_t first, std::uint32_t count) {
   if (chunk.keeper == nullptr) return;
   tell_sent(chunk, first, count, [&](std::uint32_t at, std::span<double> values) {

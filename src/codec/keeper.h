@@ -6,8 +6,12 @@
 
 namespace sluice {
 
-// Once the answers are in and nothing can fail any more, every coordinate of the chunk is told
-// once, in any order, before its mean is written: the mean may be the gradient's own memory.
+// The exchange tells every coordinate of the chunk once, in any order, when the answers are in and
+// nothing can fail any more. It does so before it writes the coordinate's mean, which may be the
+// gradient's own memory.
+//
+// Called by the exchange, on its thread. It never fails or allocates. Spans are for the call alone;
+// coordinates are counted from the start of the chunk and lie in it.
 class Keeper {
  public:
   // This worker sent these values of the coordinates from `first` on, and was counted. In float64:

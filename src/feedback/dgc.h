@@ -4,6 +4,8 @@
 //   u ← momentum·u + g    v ← v + u    send C(v)    v ← v − sent    u ← 0 where something was sent
 //
 // So all that was sent and v are the sum of all u. The optimiser's own momentum must be off.
+//
+// Where the input of a coordinate is not finite, both its memories stay as they were.
 #pragma once
 
 #include <array>
@@ -13,6 +15,7 @@
 
 namespace sluice::dgc {
 
+// Never null. Any thread; options are in range.
 std::unique_ptr<Feedback> make(const OptionValues& options);
 
 inline constexpr std::array<std::string_view, 2> kMemories{"residual", "velocity"};  // v, u

@@ -9,6 +9,7 @@
 
 namespace sluice::ef {
 
+// Never null. Any thread; there are no options.
 std::unique_ptr<Feedback> make(const OptionValues& options);
 
 inline constexpr std::array<std::string_view, 1> kMemories{"residual"};

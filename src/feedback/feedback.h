@@ -1,5 +1,9 @@
 // Feedback: what a worker remembers of a tensor between steps, and how it makes the codec's input
 // of that and the gradient. A kind is arithmetic without state; the memories are the caller's.
+//
+// Any thread may call, on memories that no other thread uses meanwhile, inside a FloatEnvironment.
+// Nothing fails, and nothing but `make` allocates. Spans are used for the call alone. Sizes that go
+// together are the caller's promise.
 #pragma once
 
 #include <array>
@@ -16,25 +20,30 @@ namespace sluice {
 
 inline constexpr std::size_t kMemoriesMax = 2;  // of one kind
 
-// One float per coordinate each; those that the kind does not have are empty.
+// One float per coordinate each; memories that the kind does not have are empty. They do not
+// overlap.
 using Memories = std::array<std::span<float>, kMemoriesMax>;
 
-// Those of coordinates [first, first + count).
+// The memories of coordinates [first, first + count), which are there.
 Memories part_of(const Memories& memories, std::size_t first, std::size_t count);
 
+// Immutable; one object serves all tensors and threads. All spans of a call have the same number of
+// coordinates. Results depend on each coordinate alone, so a call may be cut into several.
 class Feedback {
  public:
   virtual ~Feedback() = default;
-  // The codec's input. The memories stay as they are.
+  // Writes the codec's input, which overlaps nothing else. The memories stay as they are.
   virtual void before(std::span<const float> gradient, const Memories& memories,
                       std::span<float> input) const = 0;
-  // Of the input this was sent and counted; empty: nothing was. The memories keep what they keep;
-  // those of a coordinate stay as they were where anything new is not finite.
+  // Takes into the memories what is left. `gradient` and `input` are as before() had them, and the
+  // memories have not changed since. `sent` is what was sent of the input and counted; empty:
+  // nothing was. The memories of a coordinate stay as they were where anything new is not finite.
   virtual void after(std::span<const float> gradient, std::span<const float> input,
                      std::span<const double> sent, const Memories& memories) const = 0;
 };
 
-// A kind's row in the catalogue (catalog/feedbacks.h).
+// A kind's row in the catalogue (catalog/feedbacks.h). What it refers to lives as long as the
+// program.
 struct FeedbackInfo {
   std::uint32_t id = 0;  // in saved state; never reused
   std::string_view name;
@@ -50,7 +59,8 @@ inline constexpr FeedbackInfo kNoFeedback{
     .id = 0, .name = "none", .summary = "what a step loses is lost"};
 
 // Adds mean − delivered to a residual, but never Inf or NaN: what rounding the mean for the user
-// took off. Every worker adds all of it, because it is a part of the mean of all.
+// took off. Every worker adds all of it, because it is a part of the mean of all. The other spans
+// are as long as the mean.
 void keep_lost(std::span<const float> mean, std::span<const float> delivered,
                std::span<float> residual);
 

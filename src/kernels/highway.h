@@ -2,6 +2,8 @@
 //
 // Sluice takes Highway's headers but not its library: highway.cc defines the two functions that its
 // run-time dispatch calls, with the same requirements per target.
+//
+// Any thread may call; nothing allocates or fails.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +25,11 @@ struct SimdSupport {
   bool operator==(const SimdSupport&) const = default;
 };
 
-// All words 0 on a processor that is not x86-64.
+// All words 0 on a processor that is not x86-64. Slow on a virtual machine, where CPUID is
+// emulated: ask once.
 CpuWords read_cpu_words();
 
+// What these words allow; pure, so tests ask about processors that are not here.
 SimdSupport simd_support(const CpuWords& words);
 
 }  // namespace sluice

@@ -1,8 +1,9 @@
 // For kernels that keep an array of vectors in registers.
 #pragma once
 
-// Only where the loops over the array are unrolled whole do the vectors stay in registers. GCC has
-// to be told; clang does it by itself, and warns when told where a sanitizer keeps it from it.
+// Stands right before a loop over such an array, of at most 64 turns: the vectors stay in registers
+// only where the loop is unrolled whole. GCC has to be told. Clang unrolls by itself, and warns
+// when it is told and a sanitizer prevents it.
 #if defined(__clang__)
 #define SLUICE_UNROLL
 #else

@@ -1,4 +1,9 @@
 // Readers of the answers that are lists: gathered messages and summed blocks.
+//
+// A reader is a value for one thread that never allocates. It keeps no reference to the reduction,
+// which has passed check(). It and all that it returns point into the bytes it was given: they
+// outlive it. The bytes may be anybody's. After an error nobody asks it again; at the end it keeps
+// saying so.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +22,8 @@ struct Message {
 };
 
 // Walks the answer of a gather. Accepts exactly the counted workers, ranks ascending, each within
-// the stated size; anything else is malformed.
+// the stated size; anything else is Code::malformed. Messages may be empty. What they say is not
+// checked.
 class MessageReader {
  public:
   MessageReader(const Reduction& what, const Answer& answer)
@@ -37,10 +43,11 @@ class MessageReader {
 
 enum class BlockForm : std::uint8_t { dense, bitmap, pairs };
 
-// Bytes of a block's body in this form with so many of its integers there.
+// Bytes of a block's body in this form with so many of its integers there. A form that is none
+// asserts, here and below.
 std::size_t body_size(const Reduction& what, BlockForm form, std::uint32_t set);
-// How many integers are there, by the first bytes of a body: at least as many bytes as the body
-// would have with none of them.
+// How many integers are there, as the first bytes of a body say; untrusted. `body` has at least the
+// bytes of a body without integers: the caller's promise.
 std::uint32_t integers_set(const Reduction& what, BlockForm form, std::span<const std::byte> body);
 
 struct Block {
@@ -49,12 +56,13 @@ struct Block {
   std::span<const std::byte> body;
 };
 
-// Walks blocks, of an answer or of one worker's contribution: as many as stated, numbers ascending
-// and in range, bodies as their form demands.
+// Walks blocks, of an answer or of one worker's contribution. Accepts as many as stated, numbers
+// ascending and in range, bodies as their form demands; anything else is Code::malformed.
 class BlockReader {
  public:
   BlockReader(const Reduction& what, std::span<const std::byte> bytes)
       : what_(what), rest_(bytes) {}
+  // The next block, nothing at the end.
   Result<std::optional<Block>> next();
 
  private:

@@ -1,10 +1,10 @@
 // The vocabulary of reductions: what a round does to bytes, exactly, on every carrier.
 //
 // Lanes are unsigned, little-endian, bit-packed (kernels/lanes). A grain is a run of lanes that
-// share one contributor set and, where the answer has headers, one header; it is a multiple of 8
+// share one contributor set and, where the answer has headers, one header. It is a multiple of 8
 // lanes, so every grain starts on a byte whatever the width. All reductions but the float sums are
-// exact, associative and commutative; float sums are made in rank order, each addition rounded to
-// float32, the total once to the format.
+// exact, associative and commutative. Float sums are made in rank order: each addition is rounded
+// to float32, the total once to the format.
 //
 //   lane_sum   codes of 1–8 bits, each mapped through `table` if there is one, summed. Down:
 //              full    lanes of sum_bits(what, n) bits: those of n·value_max, value_max being the
@@ -30,6 +30,9 @@
 //              no longer than the dense one. Sums are modulo 2^bits; blocks nobody sent are
 //              absent, blocks whose sums are all zero are not
 //   f32_sum, bf16_sum, f16_sum   down: the sum in the same format
+//
+// Pure functions for any thread, without allocation. Only check() fails; it may ask about anything.
+// All others expect a reduction that has passed it, with the same number of workers.
 #pragma once
 
 #include <cstddef>
@@ -54,10 +57,11 @@ enum class Op : std::uint8_t {
 };
 enum class Down : std::uint8_t { full, narrow, round };
 
+// As written above; lives as long as the program.
 std::string_view name_of(Op op);
 std::string_view name_of(Down down);
 
-// A value, equal on all ranks.
+// A value, equal on all ranks. It does not own its table.
 struct Reduction {
   Op op = Op::max;
   std::uint8_t bits = 8;
@@ -67,21 +71,23 @@ struct Reduction {
   std::uint32_t grain = 0;                    // 0: all lanes are one grain
   std::span<const std::uint16_t> table = {};  // lives as long as the codec
 
-  friend bool operator==(const Reduction& a, const Reduction& b);
+  friend bool operator==(const Reduction& a, const Reduction& b);  // tables by their entries
 };
 
-// Whether this can be reduced among n workers at all; the literal says what is wrong.
+// Whether this can be reduced among n workers at all. Otherwise Code::invalid_argument; the literal
+// says what is wrong.
 Status check(const Reduction& what, std::uint32_t workers);
 
 constexpr bool is_float_sum(Op op) { return op >= Op::f32_sum; }
 constexpr bool is_list(Op op) { return op == Op::gather || op == Op::block_sum; }
-floats::Format float_format(Op op);
+floats::Format float_format(Op op);  // of a float sum (asserted)
 
 // Lanes of one grain (all of them when grain is 0, and always for lists).
 std::uint32_t grain_of(const Reduction& what);
-// The largest value one worker's code can stand for.
+// The largest value one worker's code can stand for; here and in the next three, of a lane_sum.
+// O(entries of the table).
 std::uint32_t value_max(const Reduction& what);
-// The bits a sum over n workers needs.
+// The bits a sum over n workers needs; at least 1.
 unsigned sum_bits(const Reduction& what, std::uint32_t workers);
 // Whether the answer of this lane_sum has the rounded form, given down and the widths.
 bool is_rounded(const Reduction& what, std::uint32_t workers);
@@ -92,6 +98,7 @@ std::int32_t round_centre(const Reduction& what, std::uint32_t contributors);
 std::size_t up_size(const Reduction& what);
 // Bytes down: exactly this many, or at most this many for lists and narrow sums.
 std::size_t down_size_max(const Reduction& what, std::uint32_t workers);
+// Whether it is exactly.
 bool is_down_size_fixed(const Reduction& what);
 
 inline constexpr std::size_t kMessageHeader = 8;        // gather: rank u32, size u32
@@ -99,9 +106,9 @@ inline constexpr std::size_t kBlockListHeader = 4;      // block_sum: number of 
 inline constexpr std::size_t kBlockHeader = 5;          // block_sum: block number u32, form u8
 inline constexpr std::uint32_t kBlockGrainMax = 65528;  // positions and counts are u16
 std::size_t block_size_max(const Reduction& what);      // block_sum: header and all integers
-std::uint32_t block_count(const Reduction& what);
+std::uint32_t block_count(const Reduction& what);       // block_sum: numbers are below this
 
-// The value that stands for this reduction in digests and comparisons.
+// The value that stands for this reduction in digests and comparisons; the same on every machine.
 std::uint64_t digest_of(const Reduction& what);
 
 }  // namespace sluice

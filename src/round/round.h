@@ -1,4 +1,7 @@
 // One round: bytes up, an exact reduction, bytes down, and who contributed.
+//
+// All are values that own nothing. Memory of a Round is the exchange's; memory of an Answer is the
+// exchange's or the carrier's (Carrier::take says how long it lives).
 #pragma once
 
 #include <cstddef>
@@ -20,12 +23,13 @@ struct Part {
   Workers from;
 };
 
+// `up` and `down` do not overlap, and lie where the exchange's Place says.
 struct Round {
-  Reduction what;
-  std::span<const std::byte> up;
-  std::span<std::byte> down;  // at least down_size_max
-  Workers only = {};          // exactly these are counted; unrestricted: whoever arrives
-  bool anywhere = false;      // the answer need not lie in `down`: nobody looks there later
+  Reduction what;                 // has passed check()
+  std::span<const std::byte> up;  // up_size, or at most that for lists
+  std::span<std::byte> down;      // at least down_size_max
+  Workers only = {};              // exactly these are counted; unrestricted: whoever arrives
+  bool anywhere = false;          // the answer need not lie in `down`: nobody looks there later
 };
 
 struct Answer {
@@ -39,9 +43,10 @@ struct Place {
   CUstream_st* stream = nullptr;
 };
 
-// What a codec relies on before it reads an answer, which comes from outside: the size is possible
-// and the parts cover all lanes in order, on grains, with sets of ranks below n, none empty, and
-// exactly `only` where the round named one.
+// What a codec relies on before it reads an answer, which comes from outside. The size is possible.
+// The parts cover all lanes in order, on grains. Their sets have ranks below n, are not empty, and
+// are exactly `only` where the round named one. Anything else is Code::malformed. The bytes
+// themselves are not looked at. Any thread; never allocates.
 Status check_answer(const Round& round, const Answer& answer, std::uint32_t workers);
 
 }  // namespace sluice

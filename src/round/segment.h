@@ -1,4 +1,7 @@
 // Segments: runs of lanes of a round that can be reduced by themselves.
+//
+// Pure functions for any thread, without allocation or failure; the reduction has passed check()
+// with this number of workers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +11,7 @@
 
 namespace sluice {
 
-// Reduced by itself it gives the answer's bytes for these lanes.
+// Reduced by itself it gives the answer's bytes for these lanes. A value; owns nothing.
 struct Segment {
   Reduction what;             // of these lanes alone
   std::uint32_t round = 0;    // index in its leg
@@ -22,7 +25,8 @@ struct Segment {
 // of 8, lists never.
 std::uint32_t segment_unit(const Reduction& what, std::uint32_t workers);
 
-// Lanes [first, end) of round number `round`, borders on units.
+// Lanes [first, end) of round number `round`. There is at least one, and `end` is in the round
+// (asserted). Borders lie on units, or at the round's end: the caller's promise.
 Segment segment_of(const Reduction& what, std::uint32_t round, std::uint32_t first,
                    std::uint32_t end, std::uint32_t workers);
 

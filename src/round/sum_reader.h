@@ -1,4 +1,7 @@
 // The down forms of lane_sum: their writers and the one reader that codecs use for all of them.
+//
+// Nothing here allocates. The reduction is a lane_sum that has passed check() with this number of
+// workers.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +14,10 @@
 
 namespace sluice {
 
-// Writes the sums of `lanes` lanes, starting on a grain, in the reduction's down form; m is how
-// many workers were counted. Returns the bytes written. Exact sums are at most m·value_max.
+// Writes sums of lanes that start on a grain, in the reduction's down form. `contributors` is how
+// many workers m were counted, and no sum exceeds m·value_max: the caller's promise. `down` does
+// not overlap the sums and has room: down_size_max() of these lanes is enough. Returns the bytes
+// written. Any thread, never fails.
 std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32_t contributors,
                        std::span<const std::uint8_t> sums, std::span<std::byte> down);
 std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32_t contributors,
@@ -20,8 +25,9 @@ std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32
 std::size_t write_sums(const Reduction& what, std::uint32_t workers, std::uint32_t contributors,
                        std::span<const std::uint32_t> sums, std::span<std::byte> down);
 
-// Reads an answer grain by grain, whatever its form. The answer has passed check_answer and lives
-// as long as the reader.
+// Reads an answer grain by grain, whatever its form. The answer has passed check_answer(), but its
+// bytes may still be anybody's. Its memory outlives the reader; the reduction need not. For one
+// thread. After an error nobody asks it again.
 class SumReader {
  public:
   struct Grain {
@@ -33,11 +39,13 @@ class SumReader {
   SumReader(const Reduction& what, std::uint32_t workers, const Answer& answer);
 
   [[nodiscard]] bool done() const { return at_ == count_; }
-  // Twice the sum of each lane of the next grain, into the first `count` of `twice`, which holds
-  // at least grain_of(what). Twice, because a rounded sum reads back as a half. After the last
-  // grain all bytes must be used up. A sum that m contributions cannot reach is malformed.
+  // Twice the sum of each lane of the next grain, into the first `count` of `twice`, which has room
+  // for them (asserted): grain_of(what) is enough. Twice, because a rounded sum reads back as a
+  // half. Not when done() (asserted). Code::malformed where bytes are missing or left over at the
+  // end, a header is impossible, or m contributions cannot reach a sum.
   Result<Grain> next(std::span<std::int32_t> twice);
-  // All grains that are left, one behind the other, for who need not know whose they are.
+  // All grains that are left, one behind the other, for who need not know whose they are. Room and
+  // errors as in next(); none left is no error.
   Status rest(std::span<std::int32_t> twice);
 
  private:

@@ -1,4 +1,6 @@
 // Tiles: how many lanes the combining loops handle at a time, and typed views of their scratch.
+//
+// For the .cc files of this folder. Pure functions for any thread, without allocation.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +29,8 @@ inline std::uint32_t tile_lanes(const Reduction& what) {
   return kLaneTile / grain * grain;
 }
 
-// Scratch is 64-byte aligned bytes; the types seen through it are trivial.
+// The front of the scratch as `count` of T, a trivial type; they hold anything. Too little scratch,
+// or scratch that is not aligned for T, asserts.
 template <class T>
 std::span<T> scratch_as(std::span<std::byte> scratch, std::size_t count) {
   static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);

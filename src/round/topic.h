@@ -19,7 +19,8 @@ struct Topic {
   std::uint32_t codec = 0;   // of its name and options
 };
 
-// "step (worker 0: 3, worker 1: 4), codec or its options"; empty if they are equal.
+// "step (worker 0: 3, worker 1: 4), codec or its options"; empty if they are equal. For a log line:
+// allocates. Any thread, never fails otherwise.
 std::string difference(const Topic& a, std::string_view name_a, const Topic& b,
                        std::string_view name_b);
 

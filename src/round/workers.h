@@ -1,4 +1,7 @@
 // Sets of workers, by rank.
+//
+// Both kinds are values, for any thread that reads them. Nothing here allocates or fails. A rank
+// that a set has no word for is the caller's bug: where it says so it asserts.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +17,14 @@ namespace sluice {
 
 constexpr std::size_t worker_words(std::uint32_t workers) { return (workers + 63) / 64; }
 
-// A view of a set of ranks, worker_words(n) words, bit r of word r / 64. No words at all means "no
-// restriction" where a restriction is asked for; it is not the empty set.
+// A view of a set of ranks, worker_words(n) words, bit r % 64 of word r / 64; somebody else owns
+// them. No words at all means "no restriction" where a restriction is asked for; it is not the
+// empty set.
 struct Workers {
   std::span<const std::uint64_t> words;
 
   [[nodiscard]] bool unrestricted() const { return words.empty(); }
+  // Not of an unrestricted set; a rank beyond the words asserts in debug builds.
   [[nodiscard]] bool has(std::uint32_t rank) const {
     SLUICE_DASSERT(rank / 64 < words.size());
     return ((words[rank / 64] >> (rank % 64)) & 1) != 0;
@@ -39,9 +44,10 @@ struct Workers {
   }
 };
 
-// A set that owns its words; for start-up, tests and tools (512 bytes).
+// A set that owns its words; for start-up, tests and tools (512 bytes). Its view() ends with it.
 class WorkerSet {
  public:
+  // The empty set of at most kWorkersMax workers (asserted). Ranks below are below `workers`.
   explicit WorkerSet(std::uint32_t workers) : size_(worker_words(workers)) {
     SLUICE_ASSERT(workers <= kWorkersMax);
   }
@@ -59,7 +65,8 @@ class WorkerSet {
   std::size_t size_;
 };
 
-// Copies a set that must outlive the answer it came with.
+// Copies a set that must outlive the answer it came with, to words of the caller's; the result is a
+// view of them. Too few words assert.
 inline Workers keep(Workers from, std::span<std::uint64_t> into) {
   SLUICE_ASSERT(from.words.size() <= into.size());
   std::copy(from.words.begin(), from.words.end(), into.begin());

@@ -7,6 +7,7 @@
 
 namespace sluice::blocks {
 
+// Info::make; refuses nothing.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
 inline constexpr std::array kOptions{OptionInfo{

@@ -5,6 +5,7 @@
 
 namespace sluice::dense {
 
+// Info::make of the three; there are no options, and nothing is refused.
 Checked<std::unique_ptr<Codec>> make_f32(const OptionValues& options);
 Checked<std::unique_ptr<Codec>> make_bf16(const OptionValues& options);
 Checked<std::unique_ptr<Codec>> make_fp16(const OptionValues& options);

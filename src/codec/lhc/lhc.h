@@ -9,6 +9,7 @@
 
 namespace sluice::lhc {
 
+// Info::make; refuses nothing.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
 inline constexpr std::array kOptions{OptionInfo{

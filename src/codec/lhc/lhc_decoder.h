@@ -1,5 +1,6 @@
-// Reads the sums of one lane after the other out of a sketch: lanes of a row never meet, so each is
-// a small hypergraph of its own.
+// Reads the sums of one lane after the other out of a sketch. Here a lane is a place in every
+// block: coordinates i with the same i mod kBlock. Lanes of a row never meet, so each is a small
+// hypergraph of its own.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,16 @@
 
 namespace sluice::lhc {
 
+// A part of an exchange, with its lifetime and its thread; its scratch is the arena's. Never
+// allocates or fails.
 class LaneDecoder {
  public:
   LaneDecoder(Arena& arena, std::uint32_t blocks, std::uint32_t rows);
 
-  // sums[i] of every coordinate i of this lane that is in the index (one bit each), out of the
-  // sketch, from which it is subtracted. What is stuck is estimated: returns how many are.
+  // Writes sums[i] of every coordinate i of this lane (below kBlock) that is in the index, a bit
+  // each; other sums are left alone. What is read is subtracted from the sketch, which has kBlock
+  // floats a row. Sums that are stuck are estimated: returns how many are. There is a hash of every
+  // block, as hash_of() makes it for these rows. Any floats are safe. Inside a FloatEnvironment.
   std::size_t decode(std::span<const std::byte> index, std::uint32_t lane,
                      std::span<const BlockHash> hashes, std::span<float> sketch,
                      std::span<float> sums) const;

@@ -1,5 +1,7 @@
-// Where coordinates lie in the sketch, as in the published program: blocks of 1024 coordinates, of
-// which only the number is hashed, to three rows of 1024 buckets.
+// Where coordinates lie in the sketch, as in the published program. Blocks of 1024 coordinates go
+// to three rows of 1024 buckets; only the block's number is hashed.
+//
+// Pure functions for any thread, without allocation or failure.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +31,7 @@ constexpr std::uint32_t murmur3(std::uint32_t word, std::uint32_t seed) {
 
 constexpr std::uint32_t blocks_of(std::uint32_t count) { return divide_up(count, kBlock); }
 
+// Rows for so many blocks; the ratio is at least 1. Not 0 where there are blocks.
 inline std::uint32_t rows_of(std::uint32_t blocks, double ratio) {
   return static_cast<std::uint32_t>(std::ceil(blocks / ratio));
 }
@@ -39,6 +42,7 @@ struct BlockHash {
   std::array<float, 3> signs{};
 };
 
+// There is at least one row.
 constexpr BlockHash hash_of(std::uint32_t block, std::uint32_t rows) {
   BlockHash hash;
   for (std::uint32_t j = 0; j < 3; ++j) {
@@ -49,7 +53,7 @@ constexpr BlockHash hash_of(std::uint32_t block, std::uint32_t rows) {
   return hash;
 }
 
-// The middle one; where all three are not finite it is none that is.
+// The middle one of three. Where none of them is finite, neither is the result.
 inline float median(float a, float b, float c) {
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }

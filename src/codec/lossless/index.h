@@ -8,6 +8,8 @@
 //   gather   everybody's positions, Elias–Fano coded; also as the last stage of tiers
 //
 // One leg per tier. All choices follow from agreed numbers.
+//
+// A part of an exchange, with its lifetime and its thread; memory is the arena's. Never allocates.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +24,9 @@
 
 namespace sluice::lossless {
 
+// Agreed: the same on all workers.
 struct IndexPlan {
-  IndexKind kind = IndexKind::bitmap;
+  IndexKind kind = IndexKind::bitmap;  // not automatic
   std::uint32_t granule = 1;           // tiers: to begin with
   bool lists_allowed = false;          // tiers: may end in a gather
   bool whole_rows = false;             // rows: nothing is asked after them …
@@ -35,21 +38,25 @@ struct IndexPlan {
 
 class Index {
  public:
-  // With `lists` there is memory for everybody's positions however many they are; without, a gather
-  // is used only where it fits into what a bitmap needs.
+  // With `lists` there is memory for everybody's positions, however many they are. Without, a
+  // gather is used only where it fits into what a bitmap needs.
   Index(const Extent& extent, std::uint64_t key, Arena& arena, bool lists);
 
-  // `own` are this worker's marks, all zero where it is not counted; it stays put.
+  // `own` are this worker's marks, with words for the chunk, all zero where it is not counted; they
+  // stay put until is_complete().
   void begin(const IndexPlan& plan, const Outlook& outlook, bitmaps::Words own);
+  // Every coordinate is in the index: complete at once.
   void begin_with_all();
 
-  // The round of the next tier; not when is_complete().
+  // The round of the next tier; not when is_complete() (asserted). Points into this, until the next
+  // call.
   Round ask(Workers only);
-  // Its answer, which has passed check_answer(). A worker that is `counted` finds its own in it.
+  // Its answer, which has passed check_answer() and lies in the round's `down`. Untrusted: bad
+  // lists, and an answer without my own marks though I am `counted`, are Code::malformed.
   Status take(const Answer& answer, bool counted = true);
   [[nodiscard]] bool is_complete() const { return complete_; }
 
-  // A superset of everybody's marks.
+  // A superset of everybody's marks, once is_complete(). A view of the arena's memory.
   [[nodiscard]] bitmaps::Words marks() const { return known_.first(words_); }
   // Whether positions are candidates only, some of which nobody has.
   [[nodiscard]] bool has_false_positives() const {

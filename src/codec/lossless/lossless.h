@@ -9,6 +9,7 @@
 
 namespace sluice::lossless {
 
+// Info::make; refuses mode=sketch with sum=float, or with an index but auto, bitmap and bloom.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
 inline constexpr std::array<std::string_view, 4> kModes{"auto", "packed", "sketch", "dense"};

@@ -36,6 +36,7 @@ inline constexpr std::size_t kRememberedSize = 8;  // in the state, per kBlockMi
 
 class LosslessExchange final : public Exchange {
  public:
+  // For Arena::make(): takes memory, touches none. Copies chunk and settings.
   LosslessExchange(const Chunk& chunk, Arena& arena, const LosslessSettings& settings);
 
   Result<Leg> next(std::span<const Answer> answers) override;

@@ -12,6 +12,8 @@
 
 namespace sluice::lossless {
 
+// A part of an exchange, with its lifetime and its thread; memory is the arena's. Never allocates
+// or fails. What it returns are views of that memory.
 class Own {
  public:
   Own(const Extent& extent, Arena& arena)
@@ -30,7 +32,7 @@ class Own {
 
   [[nodiscard]] bitmaps::Words marks() const { return marks_; }
   [[nodiscard]] std::uint32_t count() const { return count_; }
-  // With kSlack more than there are.
+  // With nonzero::kSlack more than there are, which hold anything.
   [[nodiscard]] std::span<const float> values() const {
     return values_.first(count_ + nonzero::kSlack);
   }

@@ -1,5 +1,5 @@
-// The values of the agreed coordinates as a sketch, which can be made before the coordinates are
-// agreed on: so index and values travel in one leg.
+// The values of the agreed coordinates as a sketch. It can be made before the coordinates are
+// agreed on, so index and values travel in one leg.
 //
 // The integers are those that Values has encoded, all of one format; the sums go back to it. Keys
 // that the sketch does not give back, the same on all workers, travel once more, packed.
@@ -18,27 +18,37 @@
 
 namespace sluice::lossless {
 
-// Units that have marks.
+// Units of sketch::kUnit coordinates that have marks.
 std::uint32_t units_of(bitmaps::Words marks);
 
+// A part of an exchange, with its lifetime and its thread; memory is the arena's. Never allocates.
+// Rounds point into it and live until the next call. Their answers have passed check_answer() and
+// lie in the rounds' `down`. In this order: ask(), take() and, where keys are stuck, ask_stuck()
+// and take_stuck(); then write().
 class Sketched {
  public:
-  // Memory for so many keys, in a sketch of `room` times what the sizing rule asks for.
+  // Memory for so many keys, in a sketch of `room` times what the sizing rule asks for. The key
+  // (agreed) says where coordinates lie.
   Sketched(std::uint32_t keys_max, double room, std::uint64_t key, Arena& arena);
 
   // Rows for keys in so many units; agreed.
   [[nodiscard]] std::uint32_t rows_for(std::uint32_t keys, std::uint32_t units) const;
   [[nodiscard]] std::uint32_t keys_max() const { return keys_max_; }
 
-  // The sketch of these integers, `bits` each, of the marked coordinates: at most keys_max.
+  // The sketch of these integers, `bits` each, of the marked coordinates, of which there are at
+  // most keys_max(). The rows are rows_for() agreed numbers. Both fit the memory (asserted).
   Round ask(bitmaps::Words marks, std::span<const std::byte> integers, unsigned bits,
             std::uint32_t rows, Workers only);
-  // Of the agreed coordinates, a superset of those asked with; the integers are this worker's at
-  // them. Returns how many keys are stuck; their round is ask_stuck().
+  // Reads the agreed coordinates, a superset of the marks that were asked with, out of the sums.
+  // The integers are this worker's at them. The caller has checked that they are at most
+  // keys_max(). Returns how many keys are stuck; their round is ask_stuck(). Code::malformed where
+  // the sums are not of these coordinates.
   Result<std::uint32_t> take(bitmaps::Words marks, std::span<const std::byte> integers);
   Round ask_stuck(Workers only);
+  // Code::malformed where something is left in the sketch.
   Status take_stuck();
-  // All sums, as integers of `bits` bits.
+  // All sums, in the order of the coordinates, as integers of `bits` bits; `sums` has room
+  // (asserted).
   void write(std::span<std::byte> sums) const;
 
  private:

@@ -1,9 +1,10 @@
-// The first leg of an exchange: a few bytes from which everybody chooses alike how to go on.
+// The first leg of an exchange: a few bytes from which everybody makes the same choice of how to go
+// on.
 //
 // Up to 64 coordinates at hashed places, one bit each, estimate the union of all supports whatever
-// their pattern; beside them the largest number of values and of rows that any worker has, as size
-// codes, and the sum of all numbers of values. At most 14 bytes: where the chunk turns out dense,
-// that is all that was spent.
+// their pattern. Beside them travel the largest number of values and of rows that any worker has,
+// as size codes, and the sum of all numbers of values. At most 14 bytes: where the chunk turns out
+// dense, that is all that was spent.
 #pragma once
 
 #include <array>
@@ -27,6 +28,9 @@ struct Prospect {
   bool whole_rows = false;       // the largest worker's rows are all but full
 };
 
+// A part of an exchange, with its lifetime and its thread. Never allocates or fails. Its rounds
+// point into the object itself, which therefore stays put until they are answered. The chunk has
+// coordinates.
 class SupportSample {
  public:
   static constexpr std::size_t kRounds = 3;
@@ -34,8 +38,8 @@ class SupportSample {
   SupportSample(const Extent& extent, std::uint64_t key) : extent_(extent), key_(key) {}
 
   std::array<Round, kRounds> ask(const Own& own, Workers only);
-  // The answers have passed check_answer(). Those of the second and third round count only where
-  // the same workers were counted in them as in the first.
+  // The answers have passed check_answer(); any bytes are safe. The second and third count only
+  // where the same workers were counted in them as in the first.
   [[nodiscard]] Prospect take(std::span<const Answer> answers) const;
 
  private:

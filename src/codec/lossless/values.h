@@ -1,5 +1,5 @@
-// The values of the agreed coordinates, packed by their rank among them: as integers of the width
-// that each block needs, those of a width side by side, or as float32.
+// The values of the agreed coordinates, packed in their order: as float32, or as integers of the
+// width that each block needs. Blocks of the same width lie side by side.
 #pragma once
 
 #include <algorithm>
@@ -20,27 +20,32 @@ namespace sluice::lossless {
 inline constexpr std::uint32_t kBlockMin = 1024;  // coordinates that share a format
 inline constexpr std::size_t kWidths = 8;         // 8, 16, … 64 bits
 
+// A part of an exchange, with its lifetime and its thread; memory is the arena's. Never allocates.
+// Rounds and spans point into that memory; sums are read where the rounds asked for them. In this
+// order: cut(), formats (ask_ranges() and take_ranges(), or assume()), lay_out(), encode(), ask().
 class Values {
  public:
   Values(const Extent& extent, Sum sum, Arena& arena);
 
-  // Blocks of a power of two of coordinates, at least kBlockMin.
+  // Blocks of a power of two of coordinates, at least kBlockMin: the caller's promise.
   void cut(std::uint32_t block) { block_ = block; }
   [[nodiscard]] std::uint32_t blocks() const;
 
-  // The range of this worker's values in each block, to be agreed on; not for float sums.
+  // The range of this worker's values in each block, to be agreed on; not for float sums
+  // (asserted).
   Round ask_ranges(const Own& own, Workers only);
-  // Formats of the blocks. A worker that is `counted` finds its own ranges inside.
+  // Formats of the blocks, from an answer that has passed check_answer(). Ranges that no values
+  // have, or without my own though I am `counted`, are Code::malformed.
   Status take_ranges(const Answer& answer, bool counted);
 
   // The range of all blocks together, agreed by take_ranges().
   [[nodiscard]] fixedpoint::Range range() const { return range_; }
-  // That of this worker's values, where there is one block, after ask_ranges().
+  // The range of this worker's values, where there is one block, after ask_ranges().
   [[nodiscard]] fixedpoint::Range own_range() const { return {ranges_[0], ranges_[1]}; }
   // One format for all blocks, whatever the ranges.
   void assume(fixedpoint::Format format) { std::fill(formats_.begin(), formats_.end(), format); }
 
-  // Lays the agreed coordinates out; `marks` stay put.
+  // Lays the agreed coordinates out; `marks` stay put until the exchange ends.
   void lay_out(bitmaps::Words marks);
   [[nodiscard]] std::uint32_t keys() const { return keys_total_; }
 
@@ -50,11 +55,12 @@ class Values {
   // where their sums go.
   [[nodiscard]] std::span<const std::byte> encoded() const;
   [[nodiscard]] std::span<std::byte> sums();
-  // A round for each width that is used; returns how many.
+  // A round for each width that is used, at most kWidths; returns how many.
   std::size_t ask(Workers only, std::span<Round> rounds);
 
-  // After the answers: the means, and the exact sum of one agreed coordinate, the `rank`th of its
-  // block.
+  // After the answers, of which any bytes are safe. decode() writes all means of the chunk, zero
+  // where nothing is agreed on; the divisor is the number of contributors. sum_at() is the exact
+  // sum of one agreed coordinate, the `rank`th of its block.
   void decode(std::uint32_t divisor, std::span<float> mean);
   [[nodiscard]] std::int64_t sum_at(std::uint32_t block, std::uint32_t rank) const;
 

@@ -8,7 +8,8 @@
 namespace sluice::thc {
 
 // stochastic: the rank's own. stratified: draws that all ranks share, moved by rank / n of their
-// range, so that the ranks' are spread evenly. nearest: one half.
+// range, so that the ranks' are spread evenly. nearest: one half. A pure function for any thread;
+// it reads extent and key of the chunk.
 quantiser::Draws rounding_draws(ThcRounding rounding, const Chunk& chunk);
 
 }  // namespace sluice::thc

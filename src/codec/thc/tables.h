@@ -1,4 +1,7 @@
 // The non-uniform tables of THC: which integers 0…g the codes stand for.
+//
+// Pure functions for any thread. For start-up: they allocate. The caller rounds to nearest, or the
+// integers may be others. What is out of range asserts: the codec checks its options before.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +34,16 @@ struct Table {
 
 constexpr std::uint32_t grid_min(std::uint32_t bits) { return (1u << bits) - 1; }
 
-// The best table. The same integers on every machine; of tables that cost exactly the same (every
-// one that is not symmetric and its mirror image) the lexicographically larger. At worst (8 bits,
-// g = 4095) 12 million steps and 2 MB: for start-up.
+// The best table. The same integers on every machine. Of tables that cost exactly the same it is
+// the lexicographically larger: one that is not symmetric costs what its mirror image does. At
+// worst (8 bits, g = 4095) 12 million steps and 2 MB: for start-up.
 Table make_table(const TableSpec& spec);
 
-// ThcRounding variance of any increasing table from 0 to g.
+// The rounding variance of any increasing table from 0 to g, of at least two codes.
 double rounding_variance(const std::vector<std::uint16_t>& table, double clamp_point);
 
-// Expected squared error of the mean of n workers over the mean squared norm of their inputs.
+// Expected squared error of the mean of n workers, at least 1, over the mean squared norm of their
+// inputs.
 enum class Inputs : std::uint8_t {
   independent,  // clamping errors average out as rounding errors do
   identical,    // clamping errors are the same on all workers and stay

@@ -10,6 +10,8 @@
 
 namespace sluice::thc {
 
+// Info::make; refuses g, rotation, grouping and p that do not go with bits and range, and extra
+// without down=round. Takes a while: it searches the table.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
 // Places in OptionValues.

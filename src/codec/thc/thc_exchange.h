@@ -14,11 +14,11 @@
 
 namespace sluice::thc {
 
-// Two steps: the blocks' keys by one max round, then all values. Coded blocks come first in the
-// value buffers, the others follow as float32, in a round of their own in the same step.
+// Two legs: the blocks' keys by one max round, then all values. Coded blocks come first in the
+// value buffers, the others follow as float32, in a round of their own in the same leg.
 class ThcExchange final : public Exchange {
  public:
-  // The settings outlive the exchange.
+  // For Arena::make(): takes memory, touches none. The settings outlive the exchange.
   ThcExchange(const Chunk& chunk, Arena& arena, const ThcSettings& settings);
   Result<Leg> next(std::span<const Answer> answers) override;
 

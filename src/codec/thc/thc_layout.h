@@ -1,5 +1,5 @@
 // How a chunk falls into blocks: whole ones, then decreasing powers of two down to a single
-// coordinate, so that every block can be rotated without padding.
+// coordinate. So every block can be rotated without padding.
 #pragma once
 
 #include <bit>
@@ -13,9 +13,10 @@ struct ThcBlock {
   std::uint32_t count = 0;
 };
 
+// A value; any thread. Never allocates or fails.
 class Blocks {
  public:
-  // size: of a whole block, a power of two.
+  // size: of a whole block, a power of two. A chunk may have no coordinates, and then no blocks.
   Blocks(std::uint32_t count, std::uint32_t size)
       : size_(size), whole_(count / size), rest_(count % size) {}
 

@@ -1,4 +1,6 @@
 // Scales of blocks: the keys whose maximum all workers agree on, and the numbers that follow.
+//
+// Pure functions for any thread inside a FloatEnvironment, without allocation or failure.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +20,16 @@ constexpr std::uint32_t keys_per_block(ThcRange range) { return range == ThcRang
 
 // Rotating on the way: reading the gradient is most of the time, and the arithmetic comes for free.
 // Every block for which rotates_on_the_way() is true is left in `into`, at its own coordinates,
-// rotated in rows of up to hadamard::kRowMax.
+// rotated in rows of up to hadamard::kRowMax. `into` has the chunk's coordinates and overlaps
+// nothing; an empty one is not written.
 struct Rotating {
   std::span<const std::uint32_t> signs;  // of the whole chunk (kernels/hadamard/rows.h)
   std::span<float> into;
 };
 bool rotates_on_the_way(const ThcSettings& settings, const Chunk& chunk, std::uint32_t count);
 
-// The keys of all blocks of gradient plus residual, keys_per_block each. A key never decreases when
-// a value grows in magnitude (norm), or when the interval grows (minmax).
+// The keys of all blocks of gradient plus residual, keys_per_block each; `keys` has that many. A
+// key never decreases when a value grows in magnitude (norm), or when the interval grows (minmax).
 void fill_keys(const ThcSettings& settings, const Chunk& chunk, const Blocks& blocks,
                const Rotating& rotating, std::span<std::uint32_t> keys);
 
@@ -45,12 +48,14 @@ struct Scale {
   float middle = 0;  // what half of g stands for, or the value of a constant block; with norms 0
 };
 
-// From the agreed keys of a block of so many coordinates; any keys are safe.
+// From the agreed keys of a block, keys_per_block of them, and its number of coordinates. Keys are
+// untrusted: any are safe.
 Scale scale_of(const ThcSettings& settings, std::span<const std::uint32_t> keys,
                std::uint32_t count);
 
 // Floats in the order of unsigned integers: −NaN < −Inf < … < −0 < +0 < … < Inf < NaN.
 std::uint32_t ordered_key(float value);
+// The float whose key this is.
 float value_of_key(std::uint32_t key);
 
 }  // namespace sluice::thc

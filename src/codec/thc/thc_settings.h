@@ -1,4 +1,5 @@
-// What a codec object of this folder was made for.
+// What a codec object of this folder was made for. The codec owns its settings and never changes
+// them; exchanges on any thread read them.
 #pragma once
 
 #include <algorithm>

@@ -12,13 +12,17 @@
 
 namespace sluice::tide {
 
+// A part of an exchange, with its lifetime and its thread; scratch is the arena's. Never allocates
+// or fails.
 class Allotting {
  public:
-  // All of them outlive this.
+  // Keeps references to chunk, layout and settings, which outlive it.
   Allotting(const Chunk& chunk, const TideLayout& layout, const TideSettings& settings,
             Arena& arena);
 
-  // By the model's last step where there was one, else by the chunk alone.
+  // By the model's last step where there was one, else by the chunk alone. A code and a width for
+  // each block; codes are agreed, and any are safe. Widths are 0 to kWidthMax: kExact is not
+  // decided here. The same on all workers. Inside a FloatEnvironment.
   void allot(std::span<const Code12> codes, std::span<std::uint8_t> widths);
 
  private:

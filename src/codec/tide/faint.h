@@ -1,6 +1,9 @@
 // Faint blocks: values so small, below about 2^-63, that their squares are lost in float32. They
 // are measured, coded and decoded 2^96 times as large. There every float but zero has a square, and
 // every factor is a float. A code below kCodeLeast says that a block is faint; nothing else does.
+//
+// Pure functions for any thread inside a FloatEnvironment, without allocation or failure. Blocks
+// lie in the chunk: the caller's promise.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +29,15 @@ inline constexpr Code12 kCodeAboveFaint = kCodeOfOne - 4 * 126 - 4 * 4;
 // that waits sends zeros in blocks below kCodeAboveFaint, whose scale its residual may exceed.
 Code12 faint_code(const Chunk& chunk, const TideLayout::Block& block);
 
-// What a worker sends of a block, 2^96 times as large.
+// What a worker sends of a block, 2^96 times as large. It lies in `memory`, which has room for the
+// block.
 std::span<const float> amplified_input(const Chunk& chunk, const TideLayout::Block& block,
                                        std::span<float> memory);
 // What was sent of these inputs, whose codes stand for `own`, 2^96 times as large. Feedback without
 // a keeper rounds the rest twice, there and on the way back. Where that shows, this is the input
 // without that rest, so that a keeper has the same bits.
 void faint_sent(std::span<const float> input, std::span<const float> own, std::span<double> sent);
-// And back.
+// And back: 2^96 times as small. `into` may be the very same span.
 void attenuate(std::span<const float> values, std::span<float> into);
 
 }  // namespace sluice::tide

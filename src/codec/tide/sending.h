@@ -1,5 +1,5 @@
-// The blocks that one leg of an exchange sends: one lane_sum per width, blocks in order within a
-// width, and a f32_sum for those that travel exactly.
+// The blocks that one leg of an exchange sends: one lane_sum per width, with its blocks in order,
+// and a f32_sum for blocks that travel exactly.
 #pragma once
 
 #include <array>
@@ -17,11 +17,15 @@
 
 namespace sluice::tide {
 
+// A part of an exchange, with its lifetime and its thread; memory is the arena's, and rounds and
+// spans point into it. Never allocates. In this order: widths(), plan(), own() of each block
+// written, rounds() answered, read(), twice().
 class Sending {
  public:
   static constexpr std::size_t kRounds = dither::kWidthMax + 1;  // widths 1 to 8, then the exact
 
-  // Room for any choice of widths; `exact`: and for any block as float32.
+  // Room for any choice of widths; with `exact` also for any block as float32. Without it no block
+  // may be kExact.
   Sending(Arena& arena, const TideLayout& layout, std::uint32_t workers, bool exact);
 
   // Who travels how: by block, a width, kExact, or 0 for not at all. To be filled before plan().
@@ -32,10 +36,10 @@ class Sending {
   [[nodiscard]] std::span<std::byte> memory_up() const { return up_; }
   [[nodiscard]] std::span<std::byte> memory_down() const { return down_; }
 
-  // What a worker sends that will not be counted.
+  // After plan(): makes all of it zero, which a worker sends that will not be counted.
   void clear();
 
-  // Lays out the rounds.
+  // Lays out the rounds; some may have no lanes. Until the next plan().
   void plan(const TideLayout& layout, const TideSettings& settings, const Chunk& chunk,
             Workers only);
   [[nodiscard]] std::span<const Round> rounds() const { return rounds_; }
@@ -58,7 +62,8 @@ class Sending {
   static std::size_t index_of(std::uint8_t width) {
     return width == kExact ? kRounds - 1 : std::size_t{width} - 1;
   }
-  // Bytes of a block's own codes or floats.
+  // Bytes of a block's own codes or floats: where the worker writes them. The width is not 0; the
+  // lane is the Cursor's.
   [[nodiscard]] std::span<std::byte> own(std::uint8_t width, std::uint32_t lane,
                                          std::uint32_t size) const {
     const unsigned bits = width == kExact ? 32 : width;
@@ -66,7 +71,8 @@ class Sending {
                                            std::size_t{size} / 8 * bits);
   }
 
-  // Reads all sums of the answers; nothing else may go wrong with them afterwards.
+  // Reads all sums of codes, of answers that have passed check_answer(); bad bytes are
+  // Code::malformed. Nothing else may go wrong with them afterwards.
   Status read(std::span<const Answer> answers, std::uint32_t workers);
   // Twice the sums of a block's lanes, once read.
   [[nodiscard]] std::span<const std::int32_t> twice(std::uint8_t width, std::uint32_t lane,

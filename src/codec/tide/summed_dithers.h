@@ -1,4 +1,6 @@
-// The dithers of those who were counted, summed: what the decoder takes off again.
+// The dithers of the workers who were counted, summed: what the decoder takes off again.
+//
+// For one thread, without allocation or failure.
 #pragma once
 
 #include <array>
@@ -18,7 +20,7 @@ constexpr std::uint32_t shift_of(std::uint32_t rank, std::uint32_t workers) {
 // Of a set of workers: Σ U_k as b(U) plus a number, and with it the centre of their sums.
 class SummedDithers {
  public:
-  // For the set of a part; kept until another set is asked for.
+  // For the set of a part, which fits so many workers; kept until another set is asked for. O(n).
   void set(Workers from, std::uint32_t workers) {
     SLUICE_DASSERT(from.fits(workers));
     contributors_ = from.count();
@@ -31,12 +33,13 @@ class SummedDithers {
   }
 
   [[nodiscard]] std::uint32_t contributors() const { return contributors_; }
+  // Points into this, until the next set().
   [[nodiscard]] dither::Dithers dithers() const {
     if (all_) return {times_, 0, {}};
     return {1, 0, table_};
   }
-  // What has to be added to 128·t − b(U), t twice the sum of m codes of `width` bits, to have 256
-  // times what the codes stand for, in steps: −Σ shifts + m·(255 − 256·(2^w − 1))/2.
+  // Added to 128·t − b(U), with t twice the sum of m codes of w = `width` bits, it gives 256 times
+  // what the codes stand for, in steps: −Σ shifts + m·(255 − 256·(2^w − 1))/2.
   [[nodiscard]] double constant(unsigned width) const {
     const std::int32_t top = (std::int32_t{1} << width) - 1;
     return 0.5 * (255 - 256 * top) * contributors_ - shifts_;

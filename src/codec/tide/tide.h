@@ -8,6 +8,7 @@
 
 namespace sluice::tide {
 
+// Info::make; refuses an extra other than auto with down=full or narrow.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
 enum class Scales : std::uint8_t { now, previous };

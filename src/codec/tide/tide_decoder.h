@@ -1,4 +1,7 @@
 // Writes the mean and what feedback keeps, once everything has been read.
+//
+// Lives for one call of the exchange, on its thread, inside a FloatEnvironment. Never allocates or
+// fails: sums and codes were checked before.
 #pragma once
 
 #include <array>
@@ -23,7 +26,8 @@ class Decoder {
     Code12 code = 0;
   };
 
-  // `from`: who was counted in every block of the chunk.
+  // `from`: who was counted in every block of the chunk. Keeps references to chunk and shared,
+  // which outlive it. Each block of the chunk is then handed over once, and flush() comes last.
   Decoder(const Chunk& chunk, const dither::Shared& shared, Workers from);
 
   // A block without bits: its mean is zero and everybody keeps all of it.
@@ -31,7 +35,8 @@ class Decoder {
   // A block that travelled as float32.
   void exact(const TideLayout::Block& block, std::span<const std::byte> own,
              std::span<const std::byte> sums);
-  // A block of codes: twice their sums, and my own. Done by the next flush() at the latest.
+  // A block of codes: twice their sums, and my own. Done by the next flush() at the latest, so the
+  // spans stay put until then.
   void coded(const TideLayout::Block& block, Form form, std::span<const std::int32_t> twice,
              std::span<const std::byte> own);
   void flush();

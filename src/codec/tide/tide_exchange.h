@@ -21,10 +21,11 @@ namespace sluice::tide {
 // counted in all that follows; then the codes.
 //
 // With the previous step's, if the tensor's state has them: codes and new scales go in one leg.
-// Blocks whose scale has changed too much since are then sent again with the new one, and all of
-// them are if somebody was counted in one round of that leg and not in another.
+// Blocks whose scale has changed too much since are then sent again with the new one. All blocks
+// are sent again if somebody was counted in one round of that leg and not in another.
 class TideExchange final : public Exchange {
  public:
+  // For Arena::make(): takes memory, touches none. The settings outlive the exchange.
   TideExchange(const Chunk& chunk, Arena& arena, const TideSettings& settings);
   Result<Leg> next(std::span<const Answer> answers) override;
 

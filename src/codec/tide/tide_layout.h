@@ -16,7 +16,8 @@ constexpr unsigned log2_of(std::uint32_t size) {
 }
 
 // Whole blocks, then what is left over as smaller powers of two, largest first, down to 16; the
-// last one is padded to 16. So every block starts on a multiple of its own size.
+// last one is padded to 16. So every block starts on a multiple of its own size. A value; any
+// thread. Never allocates or fails.
 class TideLayout {
  public:
   struct Block {
@@ -25,6 +26,7 @@ class TideLayout {
     std::uint32_t count = 0;  // real ones
   };
 
+  // Of so many coordinates; `block` is a power of two from kBlockLeast to kBlockMost.
   TideLayout(std::uint32_t count, std::uint32_t block) : block_(block), whole_(count / block) {
     std::uint32_t at = whole_ * block;
     while (at < count) {
@@ -37,6 +39,7 @@ class TideLayout {
 
   [[nodiscard]] std::uint32_t whole() const { return whole_; }
   [[nodiscard]] std::uint32_t blocks() const { return whole_ + tail_count_; }
+  // The number is below blocks(); nobody checks.
   [[nodiscard]] Block operator[](std::uint32_t number) const {
     if (number < whole_) return {number * block_, block_, block_};
     return tails_[number - whole_];

@@ -1,5 +1,7 @@
 // The scale of a block as an integer code, and the numbers that follow from it. No logarithm, power
 // or root is taken: everything comes from literals and powers of two, so every machine agrees.
+//
+// Pure functions for any thread inside a FloatEnvironment, without allocation or failure.
 #pragma once
 
 #include <array>
@@ -19,11 +21,12 @@ inline constexpr Code12 kCodeNotFinite =
     4095;  // Inf, NaN or energy beyond float32: travels exactly
 
 // From the energy (sum of squares) of a block of 2^log2_size coordinates: the nearest integer to
-// 8·log2(rms) + 1200; kCodeZero if the energy is zero or subnormal.
+// 8·log2(rms) + 1200. kCodeZero if the energy is zero or subnormal, kCodeNotFinite if it is not
+// finite.
 Code12 code_of(float energy, unsigned log2_size);
 
-// Every other code that code_of can return lies between these. Lower codes are those of faint
-// blocks (faint.h).
+// Every other code that code_of can return lies between these. Faint blocks have lower codes
+// (faint.h).
 inline constexpr Code12 kCodeLeast = kCodeOfOne - 4 * 126 - 4 * 10;
 inline constexpr Code12 kCodeMost = kCodeOfOne + 4 * 128 - 4 * 4;
 inline constexpr Code12 kCodeFaintest = 1;

@@ -1,4 +1,5 @@
-// What a tide codec was told.
+// What a tide codec was told. The codec owns its settings and never changes them; exchanges on any
+// thread read them.
 #pragma once
 
 #include <cstdint>

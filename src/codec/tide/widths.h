@@ -1,12 +1,15 @@
 // Which block gets how many bits, from agreed scale codes alone: no bits are spent to say it.
 //
 // At a waterline (in scale codes) a block deserves its w-th bit when code − waterline ≥ kOffset[w].
-// The waterline is the smallest whose total fits the budget; what is left over raises some of the
+// The waterline is the smallest whose total fits the budget. What is left over raises some of the
 // blocks that the next lower waterline would raise.
 //
 // The floor: a live block (its code is a scale) has one bit before the waterline spends the rest. A
 // block without bits comes back as zero, and a layer of such blocks stops learning. Where the
 // budget cannot pay for the floor, live blocks take turns at it.
+//
+// Pure functions for any thread inside a FloatEnvironment, without allocation or failure. Counts
+// may come from a damaged saved state: any are safe. Spans of counts have kCountWords words.
 #pragma once
 
 #include <array>
@@ -31,6 +34,7 @@ inline constexpr std::uint8_t kExact = 0xff;  // in place of a width: the block 
 inline constexpr std::size_t kCodes = kCodeMost - kCodeLeast + 1;
 inline constexpr std::size_t kCountWords = kCodes + 2;
 using Counts = std::span<std::uint64_t>;
+// Adds a block of `size` lanes, of which `real` are coordinates.
 void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real);
 
 // Bits for codes when `bits` per real coordinate pay for everything, scales included.
@@ -51,14 +55,15 @@ struct Allotment {
 // Of counts whose lanes have been summed up from above (sum_from_above): cheap to ask. A floor that
 // costs more than `most` leaves nothing to the waterline.
 Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most, const Floor& floor);
+// summed[i] = the lanes of code i and above; the other counts as they are. May be in place.
 void sum_from_above(std::span<const std::uint64_t> counts, std::span<std::uint64_t> summed);
 
 // Live lanes of a set.
 std::uint64_t live_lanes(std::span<const std::uint64_t> summed);
 
-// In how many steps each live block has its turn, when nobody sees all blocks at once: the smallest
-// power of two that the budget can pay, so that a budget that moves a little skips nobody's turn. 0
-// if there is nothing to spend.
+// In how many steps each live block has its turn, when nobody sees all blocks at once. The smallest
+// power of two that the budget can pay, so a budget that moves a little skips nobody's turn. 0 if
+// there is nothing to spend.
 std::uint64_t turns_for(std::uint64_t live, std::uint64_t most);
 // Whether it is a block's turn; `hash` names the block.
 constexpr bool has_turn(std::uint64_t hash, std::uint64_t step, std::uint64_t turns) {
@@ -69,8 +74,9 @@ constexpr bool has_turn(std::uint64_t hash, std::uint64_t step, std::uint64_t tu
 std::uint64_t most_beside_turns(std::uint64_t live, std::uint64_t most, std::uint64_t turns,
                                 std::uint32_t block);
 
-// The share of the blocks to be raised that are, in 2^-32, when nobody sees all blocks at once and
-// each is raised by a draw of its own; a little less than the budget allows, for the draws' spread.
+// Which share of the blocks that could be raised are, in units of 2^-32, when nobody sees all
+// blocks at once. A draw of its own decides each. A little less than the budget allows, for the
+// draws' spread.
 std::uint64_t raised_share(const Allotment& allotment, std::uint32_t block);
 
 }  // namespace sluice::tide

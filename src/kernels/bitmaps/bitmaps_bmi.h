@@ -1,4 +1,7 @@
 // Counting and picking bits with the instructions that every level but scalar has.
+//
+// Contracts as in bitmaps.h, without its checks. The level in force is not scalar: elsewhere the
+// instructions may be missing and stop the process.
 #pragma once
 
 #include "kernels/bitmaps/bitmaps.h"

@@ -14,6 +14,10 @@
 //
 //   v[i] = fma(float(128·t[i] − b(U[i])), factor, centre)    t: twice the sum of codes
 //   mean = ± the transform of v, pairs at distance 1, 2, 4, … in this order
+//
+// Pure functions for any thread inside a FloatEnvironment: no allocation, no failure. Structs refer
+// to memory of the caller for the call. What a Block must be is asserted in debug builds, sizes of
+// spans always. Outputs overlap no input.
 #pragma once
 
 #include <array>
@@ -40,10 +44,11 @@ struct Signs {
   alignas(64) std::array<std::int16_t, kBlockMax> factors;  // 1 or −1
   alignas(64) std::array<std::uint32_t, kBlockMax> bits;    // 0 or a float's sign bit
 };
-// Place i is minus when bit (i mod 32) of word i/32 of the stream is set; of `size` places.
+// Place i is minus when bit (i mod 32) of word i/32 of the stream is set. At least `size` places
+// are drawn, of at most kBlockMax (asserted).
 void draw_signs(const RandomStream& stream, std::uint32_t size, Signs& signs);
 
-// What the blocks of one chunk share.
+// What the blocks of one chunk share. The signs, drawn for the largest block, outlive it.
 struct Shared {
   const Signs& signs;
   RandomStream dithers;
@@ -51,7 +56,7 @@ struct Shared {
 
 struct Block {
   std::uint64_t element = 0;  // of its first coordinate in the tensor; a multiple of its size
-  std::uint32_t size = 0;     // coordinates, a power of two
+  std::uint32_t size = 0;     // coordinates, a power of two from kBlockMin to kBlockMax
   unsigned width = 0;         // bits of a code, 1 to kWidthMax
 };
 
@@ -69,9 +74,10 @@ struct Dithers {
   std::span<const std::int32_t> table = {};
 };
 
-// One block to encode. Values may be fewer than the block has coordinates; `more` as many, or none;
-// packed: the codes, `width` bits each (kernels/lanes). Where `energy` is given it gets the block's
-// energy (kernels/energy), in the same pass over memory.
+// One block to encode. Values may be fewer than the block has coordinates; `more` has as many, or
+// none. `packed` gets a code of `width` bits for every coordinate of the block (kernels/lanes).
+// Where `energy` is given it gets the block's energy (kernels/energy), in the same pass over
+// memory.
 struct Encoding {
   Block block;
   float factor = 0;
@@ -80,7 +86,7 @@ struct Encoding {
   std::span<std::byte> packed;
   float* energy = nullptr;
 };
-// Several at a time, because a block takes no longer than a few calls: all with `energy` or none.
+// Takes several blocks, because one takes no longer than a few calls: all with `energy` or none.
 // shift = ⌊256·k/n⌋.
 void encode(const Shared& shared, std::uint32_t shift, std::span<const Encoding> blocks);
 
@@ -92,13 +98,15 @@ struct Decoding {
   std::span<const std::int32_t> twice;
   std::span<float> mean;
 };
-// past_caches: the means, which then are on cache lines, are written past the caches: right for
-// memory that nobody has looked at lately.
+// past_caches: the means are written past the caches, which is right for memory that nobody has
+// looked at lately. Each then starts on a cache line (asserted). Other threads may be told of them
+// as of any memory.
 void decode(const Shared& shared, const Dithers& dithers, bool past_caches,
             std::span<const Decoding> blocks);
 
 // What feedback keeps of one block: rest[i] = (values[i] + rest[i]) − the value of the worker's own
-// code. The affine is the decoder's for one contributor.
+// code. The affine is the decoder's for one contributor. `values` and `rest` have the same size, at
+// most the block's; what is not finite is kept like anything else.
 struct Keeping {
   Block block;
   Affine affine;

@@ -4,6 +4,8 @@
 // its draws on the spot takes them from draws-inl.h instead and saves the trip through memory.
 //
 // Random signs are bits of such words: element e is negated when bit e % 32 of word(e / 32) is set.
+//
+// Pure functions for any thread, any alignment: no allocation, no failure.
 #pragma once
 
 #include <cstddef>

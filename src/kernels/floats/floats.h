@@ -1,10 +1,15 @@
 // Dense floats on the wire: conversion to and from bfloat16 and float16, sums in float32.
 //
-// Here the fastest level in force; in `scalar` the specification; same bytes, NaN included: every
-// NaN this file writes is the positive quiet one without payload (0x7fc00000, 0x7fc0, 0x7e00),
-// because processors disagree on which payload an addition keeps. Rounding is to nearest, ties to
-// even; subnormals are kept; float16 overflows to infinity. Wire bytes may have any alignment.
-// Outputs may be the very same span as an input of the same width, but not overlap otherwise.
+// Here the fastest level in force; in `scalar` the specification; same bytes, NaN included. Every
+// NaN that these functions write is the positive quiet one without payload (0x7fc00000, 0x7fc0,
+// 0x7e00), because processors disagree on which payload an addition keeps. Rounding is to nearest,
+// ties to even; subnormals are kept; float16 overflows to infinity. Wire bytes may have any
+// alignment. Outputs may be the very same span as an input of the same width, but not overlap
+// otherwise.
+//
+// Pure functions for any thread inside a FloatEnvironment: no allocation, no failure. The span of
+// floats that is written, of encode() the one that is read, says how many there are. The other
+// spans have at least as many (asserted).
 #pragma once
 
 #include <cstddef>

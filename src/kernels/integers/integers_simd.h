@@ -7,7 +7,7 @@
 
 namespace sluice::integers::simd {
 
-// Contracts as in integers.h; the level in force is not scalar.
+// Contracts as in integers.h, without its checks; the level in force is not scalar.
 void wrap_add(std::span<const std::byte> from, unsigned bits, std::size_t count,
               std::span<std::byte> into);
 

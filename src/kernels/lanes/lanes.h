@@ -2,7 +2,11 @@
 // of lanes starting on a byte. The last byte's unused bits are written zero and not looked at.
 //
 // Every function exists twice: here (fastest level in force) and in `scalar` (the specification).
-// Both give the same bytes. Sizes are asserted: packed spans hold at least bytes_for_bits(n·bits).
+// Both give the same bytes. Widths and sizes are asserted here: packed spans hold at least
+// bytes_for_bits(n·bits).
+//
+// Pure functions for any thread, any alignment: no allocation, no failure. Outputs overlap no
+// input. Bytes of `packed` behind the lanes are not written.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +17,8 @@
 
 namespace sluice::lanes {
 
-// One lane; for rare places and tests.
+// One lane; for rare places and tests. put leaves the other lanes alone and cuts off the value's
+// upper bits.
 std::uint32_t get(std::span<const std::byte> packed, std::size_t lane, unsigned bits);
 void put(std::span<std::byte> packed, std::size_t lane, unsigned bits, std::uint32_t value);
 

@@ -1,10 +1,12 @@
 // How lanes lie in packed bytes, for the SIMD kernels: byte shuffles and shifts by width, computed
 // by the compiler.
 //
-// Vectors are worked on in blocks of 16 bytes, which byte shuffles cannot leave. Block k of a run
-// whose 32-bit words hold `bits` each belongs at byte k·bits/2, rounded down, of the packed run:
-// four words make 4·bits, so with an odd width every second block starts in the middle of a byte.
+// Vectors are worked on in blocks of 16 bytes, which byte shuffles cannot leave. Take a run whose
+// 32-bit words hold `bits` each. Block k belongs at byte k·bits/2, rounded down, of the packed run.
+// Four words make 4·bits, so with an odd width every second block starts in the middle of a byte.
 // Two blocks repeat; tables hold four, the widest vector.
+//
+// For the kernels of this folder alone. All is constant, so any thread may read it.
 #pragma once
 
 #include <array>
@@ -16,7 +18,7 @@
 
 namespace sluice::lanes {
 
-// What every kernel asks of its spans.
+// What every kernel asks of its spans; asserts it.
 inline void check_run(std::size_t packed_size, unsigned bits, unsigned bits_max,
                       std::size_t count) {
   SLUICE_ASSERT(bits >= 1 && bits <= bits_max);
@@ -27,6 +29,7 @@ inline constexpr std::size_t kBlockBytes = 16;
 inline constexpr std::size_t kTableBytes = 4 * kBlockBytes;
 inline constexpr std::uint8_t kNoByte = 0x80;  // Shuffles give zero for it.
 
+// The byte of the packed run where a block belongs.
 constexpr std::size_t block_offset(std::size_t block, unsigned bits) { return block * bits / 2; }
 
 using Shuffle = std::array<std::uint8_t, kTableBytes>;
@@ -38,8 +41,8 @@ constexpr Shuffle no_bytes() {
 }
 
 // Words of 32 bits, up to `bits` = 32 of each used, out of packed bytes: word = (first >> shift |
-// second << (8 - shift)), where `first` starts with the byte of the word's lowest bit and `second`
-// one byte later, because with its shift a word may touch five bytes.
+// second << (8 - shift)). `first` starts with the byte of the word's lowest bit, and `second` one
+// byte later: with its shift a word may touch five bytes.
 struct alignas(kTableBytes) SpreadTable {
   Shuffle first = no_bytes();
   Shuffle second = no_bytes();
@@ -60,10 +63,10 @@ constexpr SpreadTable spread_table(unsigned bits) {
   return table;
 }
 
-// Pairs of words, 2·bits in 64, into packed bytes: each pair is shifted left by `shift` and its
-// bytes moved to their place in the block, `low` for the lower pair and `high` for the upper; they
-// may share a byte. With odd widths `shared` moves the last byte of an even block to the front,
-// for the next block, which starts with the same byte.
+// Pairs of words, 2·bits in 64, into packed bytes. Each pair is shifted left by `shift`, and its
+// bytes are moved to their place in the block: `low` for the lower pair, `high` for the upper. They
+// may share a byte. With odd widths `shared` moves the last byte of an even block to the front, for
+// the next block, which starts with the same byte.
 struct alignas(kTableBytes) SqueezeTable {
   Shuffle low = no_bytes();
   Shuffle high = no_bytes();
@@ -114,6 +117,7 @@ constexpr std::array<Table, kCount> tables_by_bits(Table (*make)(unsigned)) {
   return tables;
 }
 
+// By width; widths of 0 have no table.
 inline constexpr auto kSpreadTables = tables_by_bits<SpreadTable, 33>(&spread_table);
 inline constexpr auto kSqueezeTables = tables_by_bits<SqueezeTable, 33>(&squeeze_table);
 inline constexpr auto kByteTables = tables_by_bits<ByteTable, 9>(&byte_table);

@@ -2,6 +2,9 @@
 //
 // Marks are bits, value i at bit i % 64 of word i / 64; bits behind the last value are zero. Here
 // the fastest level in force; in `scalar` the specification; same bytes.
+//
+// Pure functions for any thread, any alignment: no allocation, no failure, whatever the floating
+// point environment. `marks` has words_for() all values (asserted). Outputs overlap no input.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +25,7 @@ inline constexpr std::size_t kSlack = 16;
 constexpr std::size_t words_for(std::size_t count) { return (count + 63) / 64; }
 
 // Marks the values that are there and copies them to `found`, in order; returns how many. `found`
-// has room for all of them and kSlack more, of which nothing is promised.
+// has room for all values and kSlack more (asserted); what it holds behind the copies is any.
 std::size_t compact(std::span<const float> values, Zero zero, std::span<std::uint64_t> marks,
                     std::span<float> found);
 
@@ -31,7 +34,8 @@ std::size_t compact(std::span<const float> values, Zero zero, std::span<std::uin
 enum class Store : std::uint8_t { cached, streamed };
 
 // values[i] = the next of `found` where marked, else +0. `found` has kSlack more than are marked,
-// which may be read and change nothing.
+// which may be read and change nothing: the caller's promise, since marks are not counted. However
+// values are stored, other threads may be told of them on return.
 void expand(std::span<const std::uint64_t> marks, std::span<const float> found,
             std::span<float> values, Store store = Store::cached);
 

@@ -13,8 +13,11 @@
 // the degree is 1: no lists. No bucket enters the queue twice, so n keys cost 3n updates to count
 // and at most 3n to peel. Integers, so there is one implementation for all levels.
 //
-// First in, first out, because later buckets can then be fetched from memory ahead of their turn,
-// and because chains of subtractions stay as short as they can be, which matters where they round.
+// First in, first out, for two reasons. Later buckets can then be fetched from memory ahead of
+// their turn. And chains of subtractions stay as short as they can be, which matters where they
+// round.
+//
+// A pure function for any thread: no allocation, no failure. Spans do not overlap.
 #pragma once
 
 #include <array>
@@ -41,15 +44,16 @@ struct Cell {
   std::uint32_t keys = 0;    // their numbers, exclusive or
 };
 
-// An element of each per bucket, whatever they held before.
+// The caller's memory: an element of each per bucket, whatever they held before.
 struct Scratch {
   std::span<Cell> cells;
   std::span<std::uint32_t> queue;
 };
 
-// Returns how many keys peel. Key i lies in keys[i], each below bucket_count; the order is written
-// to its front, and the keys that are left over, ascending, to the front of `stuck`: both have
-// room for all keys. Afterwards a bucket's cell counts the stuck keys in it.
+// Returns how many keys peel. Key i lies in the buckets keys[i], each below bucket_count: the
+// caller's promise, asserted in debug builds. `order` and `stuck` have room for all keys
+// (asserted). The order is written to the front of `order`. The keys that are left over, ascending,
+// are written to the front of `stuck`. Afterwards a bucket's cell counts the stuck keys in it.
 std::size_t order(std::span<const Buckets> keys, std::uint32_t bucket_count, const Scratch& scratch,
                   std::span<Peeled> order, std::span<std::uint32_t> stuck);
 

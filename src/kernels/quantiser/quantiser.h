@@ -12,6 +12,9 @@
 //
 // in float32. The draw U of element e is half (e mod 2), the lower one first, of word e/2 of the
 // stream, plus `shift`, modulo 2^16.
+//
+// Pure functions for any thread inside a FloatEnvironment. None fails, and only make_quantiser()
+// allocates. Sizes are asserted. Outputs overlap no input.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +29,7 @@ namespace sluice::quantiser {
 inline constexpr unsigned kBitsMax = 8;
 inline constexpr std::uint32_t kLargestMax = 4095;
 
-// A table T and what the kernels want from it. Made by make_quantiser only.
+// A table T and what the kernels want from it. Made by make_quantiser only; threads may share it.
 struct Quantiser {
   unsigned bits = 0;                 // 2^bits codes
   std::uint32_t g = 0;               // T of the last code; T(0) is 0
@@ -39,8 +42,9 @@ struct Quantiser {
   std::vector<float> offsets;  // base + z − T(z) · slope, lowered where H(g) would be too large
 };
 
-// For start-up: allocates. The table has 2^bits entries (bits 1–8), begins with 0, increases
-// strictly and ends at most at kLargestMax (asserted: a codec checks what it is given before).
+// For start-up: allocates and copies the table. Needs no FloatEnvironment, but rounding to nearest.
+// The table has 2^bits entries (bits 1–8), begins with 0, increases strictly and ends at most at
+// kLargestMax (asserted: a codec checks what it is given before).
 Quantiser make_quantiser(std::span<const std::uint16_t> table);
 
 // Where the draws of one worker come from; nearest: every draw is one half.
@@ -50,23 +54,23 @@ struct Draws {
   bool nearest = false;
 };
 
-// The clamp that belongs to a factor: the largest finite float whose product with it is at most
-// g / 2.
+// The clamp that belongs to a factor, finite and above 0: the largest finite float whose product
+// with it is at most g / 2.
 float limit_of(std::uint32_t g, float factor);
 
 // One block to encode: coordinates of elements element, element + 1, … of the tensor. Their codes
-// are lanes lane, lane + 1, … of `packed` (kernels/lanes). Where there are 8 coordinates or more
-// the first lane is a multiple of 8, and a multiple of 8 coordinates leaves the others alone; of
-// fewer the lanes must be zero before. The factor is finite and above 0 (asserted). Where there is
-// a NaN, its code and its neighbours' in the same byte are any.
+// are lanes lane, lane + 1, … of `packed` (kernels/lanes). With 8 coordinates or more the first
+// lane is a multiple of 8 (asserted), and a multiple of 8 coordinates leaves other lanes alone.
+// With fewer, the lanes must be zero before. The factor is finite and above 0 (asserted). Where
+// there is a NaN, its code and its neighbours' in the same byte are any.
 struct Encoding {
   std::uint64_t element = 0;
   std::span<const float> rotated;
   float factor = 0;
   std::size_t lane = 0;
 };
-// Cheapest where sizes and elements are multiples of 128. Several at a time, because a block takes
-// no longer than a few calls.
+// Takes several blocks, because one takes no longer than a few calls. Cheapest where sizes and
+// elements are multiples of 128.
 void encode(const Quantiser& quantiser, const Draws& draws, std::span<const Encoding> blocks,
             std::span<std::byte> packed);
 

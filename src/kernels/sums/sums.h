@@ -1,8 +1,11 @@
 // Sums of lanes on their way down: what the narrow and the rounded form need of a grain, and packed
-// sums read back. The forms themselves are those of round/reduction.h.
+// sums read back. round/reduction.h defines the forms.
 //
 // Here the fastest level in force; in `scalar` the specification; same results. Accumulators are
-// of 8, 16 or 32 bits. No output overlaps an input.
+// of 8, 16 or 32 bits.
+//
+// Pure functions for any thread, any alignment: no allocation, no failure. Sizes, widths and shifts
+// are asserted. No output overlaps an input.
 #pragma once
 
 #include <bit>
@@ -36,7 +39,8 @@ void subtract(std::span<const std::uint16_t> sums, std::uint32_t low,
 void subtract(std::span<const std::uint32_t> sums, std::uint32_t low,
               std::span<std::uint32_t> lanes);
 
-// Sums of at most `top` rounded to lanes of `bits` bits (1 to 24).
+// Sums of at most `top`, below 2^kSumBitsMax, rounded to lanes of `bits` bits. There are 1 to 24
+// bits, and no more than an accumulator has.
 struct Rounding {
   std::uint32_t top = 0;
   unsigned bits = 1;
@@ -60,8 +64,7 @@ unsigned best_shift(std::span<const std::uint8_t> sums, Rounding how);
 unsigned best_shift(std::span<const std::uint16_t> sums, Rounding how);
 unsigned best_shift(std::span<const std::uint32_t> sums, Rounding how);
 
-// lanes[i] = clamp(((sums[i] − centre) >> shift) + half, 0, 2·half − 1). The bits of a lane are at
-// most those of the accumulator.
+// lanes[i] = clamp(((sums[i] − centre) >> shift) + half, 0, 2·half − 1).
 void round(std::span<const std::uint8_t> sums, Rounding how, unsigned shift,
            std::span<std::uint8_t> lanes);
 void round(std::span<const std::uint16_t> sums, Rounding how, unsigned shift,
@@ -69,15 +72,15 @@ void round(std::span<const std::uint16_t> sums, Rounding how, unsigned shift,
 void round(std::span<const std::uint32_t> sums, Rounding how, unsigned shift,
            std::span<std::uint32_t> lanes);
 
-// How packed lanes of 1 to kSumBitsMax bits stand for sums: twice the sum is
-// base + (lane << (shift + 1)), which fits 32 bits, and no lane exceeds `limit`.
+// How packed lanes of 1 to kSumBitsMax bits stand for sums. Twice the sum is base + (lane << (shift
+// + 1)), which fits 32 bits. No lane exceeds `limit`.
 struct Reading {
   std::uint32_t limit = 0;
   std::int32_t base = 0;
   std::uint8_t bits = 1;
   std::uint8_t shift = 0;
 };
-// 2Ŝ of rounded lanes, any of them.
+// How rounded lanes are read back, as 2Ŝ; no lane is too large. The shift is at most shift_max().
 inline Reading reading_of(Rounding how, unsigned shift) {
   const std::int32_t cell = std::int32_t{2} << shift;
   return {.limit = (1u << how.bits) - 1,
@@ -86,13 +89,14 @@ inline Reading reading_of(Rounding how, unsigned shift) {
           .shift = static_cast<std::uint8_t>(shift)};
 }
 
-// twice[i] = what lane i of `packed` (as in kernels/lanes) stands for; false if a lane exceeds the
-// limit, and `twice` is then of no use. Bytes of `packed` behind the lanes do not matter but make
-// it faster, because whole vectors may be loaded there too.
+// twice[i] = what lane i of `packed` (as in kernels/lanes) stands for, for each of `twice`. The
+// bytes may be anybody's: false if a lane exceeds the limit, and `twice` is then of no use. Bytes
+// of `packed` behind the lanes do not matter but make it faster: whole vectors may be loaded there
+// too.
 bool read(std::span<const std::byte> packed, const Reading& how, std::span<std::int32_t> twice);
 
-// read() without its checks, at the level in force when asked: for runs as short as a grain, which
-// take no longer than the way to them.
+// read() without its assertions, at the level in force when asked. For runs as short as a grain,
+// which take no longer than the way to them.
 using Reader = bool (*)(std::span<const std::byte> packed, const Reading& how,
                         std::span<std::int32_t> twice);
 Reader reader();

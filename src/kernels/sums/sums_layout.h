@@ -1,4 +1,5 @@
-// How packed sums are spread over 32-bit words, for the SIMD kernels; computed by the compiler.
+// How packed sums are spread over 32-bit words, for the SIMD kernels of this folder alone; computed
+// by the compiler.
 #pragma once
 
 #include <array>
@@ -8,9 +9,9 @@
 namespace sluice::sums {
 
 // Lanes of at most 8 bits: 16 of them lie in 16 bytes; of at most 16 bits: 8 of them. Those bytes
-// are repeated in every block of a vector, so that one byte shuffle brings to each word the bytes
-// of its lane, beginning with the bit before it: shifted right the word is twice the lane, under
-// whatever follows.
+// are repeated in every block of a vector. So one byte shuffle brings to each word the bytes of its
+// lane, beginning with the bit before it. Shifted right the word is twice the lane, under whatever
+// follows.
 inline constexpr unsigned kSpreadBitsMax = 16;
 inline constexpr std::size_t kSpreadBytes = 16;
 
@@ -41,6 +42,7 @@ constexpr std::array<SpreadTable, kSpreadBitsMax + 1> spread_tables() {
   return tables;
 }
 
+// By width; widths of 0 have no table.
 inline constexpr auto kSpreadTables = spread_tables();
 
 }  // namespace sluice::sums
