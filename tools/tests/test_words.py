@@ -119,14 +119,14 @@ class Architecture(unittest.TestCase):
         self.assertEqual([CODE.findall(row[0])[0] for row in table], list(layers.LAYERS))
 
     def test_what_the_drawings_name_is_there(self):
-        names = {path.name for path in sources()}
+        paths = ["/" + str(path.relative_to(ROOT)) for path in sources()]
         text = "\n".join(path.read_text(encoding="utf-8") for path in sources())
         boxes = rows(read("docs/ARCHITECTURE.md"), "box")
         self.assertGreater(len(boxes), 15)
         for box in boxes:
             for name in CODE.findall(box[2]):
                 if "." in name:
-                    self.assertIn(pathlib.PurePath(name).name, names, box[0])
+                    self.assertTrue(any(path.endswith("/" + name) for path in paths), name)
                 else:
                     self.assertRegex(text, rf"\b{name}\b", box[0])
 
