@@ -14,10 +14,12 @@ import blocks  # noqa: E402
 import float32  # noqa: E402
 import lanes  # noqa: E402
 import lossless  # noqa: E402
+import positions  # noqa: E402
 import thc  # noqa: E402
 import tide  # noqa: E402
 import wire_dump  # noqa: E402
 
+CODECS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "codec")
 SIZES = (1, 7, 15, 16, 17, 31, 64, 65, 127, 255, 256, 257, 511, 513, 1024, 1025, 2048)
 ODD = (math.inf, -math.inf, math.nan, -0.0, 2.0**127, -(2.0**-149), 2.0**-120 + 2.0**-140, 1.0)
 SPARSE = (  # Options, shape, density, supports, spread of exponents, odd values.
@@ -156,6 +158,19 @@ def check(folder, mean_file, codec, gradients):
     mean = mean if steps == 1 else float32.f32(v / steps for v in total)
     assert float32.to_bytes(mean) == float32.to_bytes(read_npy(mean_file)[1]), "the mean"
     return decoder
+
+
+class Examples(unittest.TestCase):
+    """Those of the READMEs, by the decoders."""
+
+    def test_lists_and_size_codes_of_lossless(self):
+        with open(os.path.join(CODECS, "lossless", "README.md"), encoding="utf-8") as file:
+            page = file.read()
+        data = positions.write_list([3, 10, 20], 32).hex(" ")
+        self.assertIn(f"the positions 3, 10 and 20 of P = 32 are the bytes `{data}`", page)
+        self.assertEqual({lossless.size_code(x) for x in (96, 100, 103)}, {36})
+        self.assertNotIn(36, map(lossless.size_code, (95, 104)))
+        self.assertIn("100 has code 36, and so have 96 to 103", page)
 
 
 class Decoder(CliTest):

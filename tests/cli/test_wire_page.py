@@ -43,6 +43,17 @@ class Frames(unittest.TestCase):
                       "lane_sum", 4, "round", 1, 16, 8, 0, bytes(range(0x10, 0x18)))
         self.assertEqual(build(frame), bytes.fromhex("".join(lines)))
 
+    def test_the_small_examples_of_the_page(self):
+        with open(PAGE, encoding="utf-8") as file:
+            page = file.read()
+        rounded = [20, 31, 5, 22, 40, 18, 27, 23]
+        for data in (pack_lanes([1, 2, 3], 4),
+                     narrow_down([9, 12, 10, 9, 11, 9, 10, 13], 6, 8),
+                     round_down(rounded, 4, 45, 8),
+                     block_list({1: [1, 0, 5, 0, 3, 0, 0, 0]}, 8, 8)):
+            self.assertIn(f"`{data.hex(' ')}`", page)
+        self.assertIn(f"the sums {', '.join(map(str, rounded))}.", page)
+
     def test_golden_frames_are_read_and_written_alike(self):
         for line in golden("good.txt"):
             name, data = line.split(" ")

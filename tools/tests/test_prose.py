@@ -17,6 +17,8 @@ TOOLS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TOOLS.parent
 sys.path.insert(0, str(TOOLS))
 README_WORDS_MAX = 1000
+P90_MAX = 30  # words per sentence
+SENTENCE_MAX = 40
 
 
 def load():
@@ -151,16 +153,19 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(error, r"^prose: .*x\.md: No such file.*; accepted: a Markdown file\n$")
 
 
-class Readme(unittest.TestCase):
-    """What a stranger meets first stays short."""
+class Pages(unittest.TestCase):
+    """What a stranger reads stays readable."""
 
     def test_sentences(self):
-        for page in ("README.md", "docs/figures.md"):
-            found = prose.sentences((ROOT / page).read_text(encoding="utf-8"))
-            self.assertLessEqual(prose.p90([s.words for s in found]), 30, page)
-            self.assertEqual([s.text for s in found if s.words > 40], [], page)
+        pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
+                 *sorted((ROOT / "src").rglob("README.md"))]
+        self.assertGreater(len(pages), 20)
+        for page in pages:
+            found = prose.sentences(page.read_text(encoding="utf-8"))
+            self.assertLessEqual(prose.p90([s.words for s in found]), P90_MAX, page)
+            self.assertEqual([s.text for s in found if s.words > SENTENCE_MAX], [], page)
 
-    def test_length(self):
+    def test_length_of_the_readme(self):
         self.assertLessEqual(len((ROOT / "README.md").read_text(encoding="utf-8").split()),
                              README_WORDS_MAX)
 
