@@ -7,23 +7,17 @@ find_package(Threads REQUIRED)
 find_path(SLUICE_HWY_INCLUDE hwy/highway.h REQUIRED DOC "The folder that holds hwy/highway.h")
 
 file(GLOB_RECURSE SLUICE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cc)
-set(SLUICE_TEST_SOURCES ${SLUICE_SOURCES})
-set(SLUICE_BENCH_SOURCES ${SLUICE_SOURCES})
-set(SLUICE_FUZZ_SOURCES ${SLUICE_SOURCES})
 list(FILTER SLUICE_SOURCES EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
-list(FILTER SLUICE_TEST_SOURCES INCLUDE REGEX "_test\\.cc$")
-list(FILTER SLUICE_BENCH_SOURCES INCLUDE REGEX "_bench\\.cc$")
-list(FILTER SLUICE_FUZZ_SOURCES INCLUDE REGEX "_fuzz\\.cc$")
 
 # Highway's headers; src/kernels/highway.cc stands in for its library. The macro renames the
 # namespace, so that a program which also uses libhwy, of any version, has two sets of names.
 add_library(sluice_highway INTERFACE)
 target_include_directories(sluice_highway SYSTEM INTERFACE ${SLUICE_HWY_INCLUDE})
 # Two SIMD levels and the scalar specification; Highway's other x86 targets only cost build time.
-option(SLUICE_AVX512 "Compile the kernels for AVX-512 too" ON)
+option(SLUICE_SIMD "Compile the kernels for AVX2 and AVX-512 too" ON)
 set(SLUICE_HWY_DISABLED HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)
-if(NOT SLUICE_AVX512)
-  string(APPEND SLUICE_HWY_DISABLED |HWY_AVX3)
+if(NOT SLUICE_SIMD)
+  string(APPEND SLUICE_HWY_DISABLED |HWY_AVX2|HWY_AVX3)
 endif()
 target_compile_definitions(sluice_highway INTERFACE
   hwy=sluice_hwy HWY_STATIC_DEFINE HWY_DISABLED_TARGETS=\(${SLUICE_HWY_DISABLED}\))

@@ -1,35 +1,41 @@
 # Tests: a binary of unit tests, one of conformance tests, one of benchmarks, one per fuzzer.
+#
+# Most of a build's time goes to the tests. So they are compiled in three ways:
+#   with their library, by its compiler         any preset, for developers
+#   with the libraries of another build         preset `tests`: GCC's libraries of preset `release`,
+#     (SLUICE_LIBRARIES_OF)                     tests by clang without optimisation, in half the time
+#   with a sanitizer                            the library optimised, the tests not
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
+file(GLOB_RECURSE SLUICE_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_test.cc)
+file(GLOB_RECURSE SLUICE_BENCH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_bench.cc)
 file(GLOB_RECURSE SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*_test.cc)
-file(GLOB SLUICE_SUPPORT_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
+file(GLOB SLUICE_SIM_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/*_test.cc)
 file(GLOB SLUICE_CONFORMANCE_SOURCES CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/tests/conformance/*.cc)
 
-# The simulator of src/protocol, and what it and the model check say.
-file(GLOB SLUICE_SIM_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/*.cc)
-set(SLUICE_SIM_TEST_SOURCES ${SLUICE_SIM_SOURCES})
-list(FILTER SLUICE_SIM_SOURCES EXCLUDE REGEX "(_test|/main)\\.cc$")
-list(FILTER SLUICE_SIM_TEST_SOURCES INCLUDE REGEX "_test\\.cc$")
-add_library(sluice_simulator STATIC ${SLUICE_SIM_SOURCES})
-target_link_libraries(sluice_simulator PUBLIC sluice sluice_flags fmt::fmt)
-add_executable(sluice_sim ${PROJECT_SOURCE_DIR}/sim/main.cc)
-set_source_files_properties(${PROJECT_SOURCE_DIR}/sim/main.cc
-  ${PROJECT_SOURCE_DIR}/bench/stream_echo/main.cc PROPERTIES COMPILE_OPTIONS -O0)  # CLI11
-target_link_libraries(sluice_sim PRIVATE sluice_simulator CLI11::CLI11)
+if(NOT SLUICE_LIBRARIES_OF)
+  include(cmake/test_libraries.cmake)
+endif()
 
-add_library(sluice_support STATIC ${SLUICE_SUPPORT_SOURCES})
-# Without the apps, which the thread sanitizer need not compile.
-target_link_libraries(sluice_support PUBLIC sluice sluice_simulator sluice_flags GTest::gtest
-                                            fmt::fmt)
+set(SLUICE_TEST_FLAGS $<$<CONFIG:Release>:-O1>)
+if(SLUICE_SANITIZE OR SLUICE_LIBRARIES_OF)
+  set(SLUICE_TEST_FLAGS -O0)
+  # Statistics and large products: these would run for longer than they compile.
+  set(SLUICE_HOT_TESTS ${SLUICE_TEST_SOURCES})
+  list(FILTER SLUICE_HOT_TESTS INCLUDE REGEX "/(saved_choices|tide_model|tide_accuracy|\
+lossless_acceptance|lossless_hostile|random_statistics|waves|hadamard|fixedpoint|peeling_success|\
+thc_accuracy|lanes|lhc_loss|reduction|sum_reader)_test\\.cc$")
+  set_source_files_properties(${SLUICE_HOT_TESTS} PROPERTIES
+    COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
+endif()
 
 function(sluice_test_binary name)
   add_executable(${name} ${ARGN})
-  # Tests are compiled for quick builds; what they test keeps the flags of its library.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE ${SLUICE_TEST_FLAGS})
   if(SLUICE_FUZZERS)
     target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
   endif()
@@ -42,11 +48,6 @@ function(sluice_test_binary name)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
-if(SLUICE_SANITIZE)
-  # Behind the library's tests in the link, where the linker takes their inline functions, the fast.
-  set_source_files_properties(${SLUICE_APP_TEST_SOURCES} PROPERTIES
-    COMPILE_OPTIONS "${SLUICE_APP_FLAGS}" SKIP_PRECOMPILE_HEADERS ON)
-endif()
 sluice_test_binary(unit_tests ${SLUICE_TEST_SOURCES} ${SLUICE_SIM_TEST_SOURCES}
                               ${SLUICE_APP_TEST_SOURCES})
 sluice_test_binary(conformance_tests ${SLUICE_CONFORMANCE_SOURCES})
@@ -56,6 +57,10 @@ set(SLUICE_THREAD_SOURCES ${SLUICE_TEST_SOURCES})
 list(FILTER SLUICE_THREAD_SOURCES INCLUDE REGEX "/(carrier|group)/|/abi/queue")
 sluice_test_binary(thread_tests ${SLUICE_THREAD_SOURCES})
 set_target_properties(thread_tests PROPERTIES EXCLUDE_FROM_ALL ON)
+
+if(SLUICE_LIBRARIES_OF)
+  return()
+endif()
 
 add_executable(kernel_bench ${SLUICE_BENCH_SOURCES})
 target_link_libraries(kernel_bench PRIVATE sluice sluice_flags benchmark::benchmark
@@ -68,9 +73,9 @@ target_link_libraries(stream_echo PRIVATE sluice sluice_flags CLI11::CLI11 fmt::
 
 if(SLUICE_FUZZERS)
   add_custom_target(fuzzers)
-  file(GLOB_RECURSE SLUICE_APP_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*_fuzz.cc
-       ${PROJECT_SOURCE_DIR}/tests/*_fuzz.cc)
-  foreach(source ${SLUICE_FUZZ_SOURCES} ${SLUICE_APP_FUZZ_SOURCES})
+  file(GLOB_RECURSE SLUICE_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_fuzz.cc
+       ${PROJECT_SOURCE_DIR}/apps/*_fuzz.cc ${PROJECT_SOURCE_DIR}/tests/*_fuzz.cc)
+  foreach(source ${SLUICE_FUZZ_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE sluice_support sluice_cli sluiced_parts)

@@ -141,7 +141,7 @@ def includes(text):
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Check:
     name: str       # What to call it when it fails.
     key: str        # A digest of all that its outcome depends on.
     command: tuple
@@ -171,28 +171,28 @@ def version_of(tool):
     return done.stdout
 
 
-def run_stamped(jobs, root, stamps):
-    """Runs the jobs that have no stamp, one per processor at a time, from root.
+def run_stamped(checks, root, stamps):
+    """Runs the checks that have no stamp, one per processor at a time, from root.
 
-    Returns (list of (job, output) that failed, number of jobs that were remembered). Stamps of
+    Returns (list of (check, output) that failed, number of checks that were remembered). Stamps of
     other keys are forgotten, so the folder does not grow.
     """
     stamps = pathlib.Path(stamps)
     stamps.mkdir(parents=True, exist_ok=True)
 
-    def run(job):
-        done = subprocess.run(job.command, cwd=root, input=job.stdin, text=True, errors="replace",
+    def run(check):
+        done = subprocess.run(check.command, cwd=root, input=check.stdin, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         if done.returncode == 0:
-            (stamps / job.key).write_text(job.name + "\n")
+            (stamps / check.key).write_text(check.name + "\n")
         return done
 
-    todo = [j for j in jobs if not (stamps / j.key).exists()]
+    todo = [j for j in checks if not (stamps / j.key).exists()]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         results = list(pool.map(run, todo))
-    keys = {j.key for j in jobs}
+    keys = {j.key for j in checks}
     for old in stamps.iterdir():
         if old.name not in keys:
             old.unlink(missing_ok=True)
     failed = [(j, r.stdout) for j, r in zip(todo, results) if r.returncode != 0]
-    return failed, len(jobs) - len(todo)
+    return failed, len(checks) - len(todo)

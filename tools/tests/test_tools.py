@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
@@ -462,6 +463,11 @@ if grep -q BAD "$last"; then echo "$last: bad"; exit 1; fi
 
     def setUp(self):
         super().setUp()
+        cache = tempfile.TemporaryDirectory()
+        self.addCleanup(cache.cleanup)
+        patch = unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=cache.name)
+        patch.start()
+        self.addCleanup(patch.stop)
         paths = ("src/base/a.cc", "apps/sluice/main.cc", "src/base/a_test.cc", "bench/b.cc",
                  "tests/c.cc", "src/base/a_bench.cc", "src/base/a_fuzz.cc", "build/generated.cc")
         self.write({p: "int x;\n" for p in paths} | {"fake": self.fake, ".clang-tidy": "",
@@ -472,9 +478,9 @@ if grep -q BAD "$last"; then echo "$last: bad"; exit 1; fi
         entries.append({"directory": "/", "file": "/elsewhere/x.cc", "command": "c++"})
         self.write({"build/compile_commands.json": json.dumps(entries)})
 
-    def check(self):
+    def check(self, *more):
         code, output = self.run_tool(self.root / "build", "--root", self.root, "--clang-tidy",
-                                     self.root / "fake")
+                                     self.root / "fake", *more)
         ran = self.root / "ran"
         lines = sorted(ran.read_text().split()) if ran.exists() else []
         ran.unlink(missing_ok=True)
@@ -492,9 +498,20 @@ if grep -q BAD "$last"; then echo "$last: bad"; exit 1; fi
         self.check()
         self.write({"src/base/a.cc": "int y;\n"})
         self.assertEqual(self.check()[2], ["src/base/a.cc"])
-        for path in ("src/base/a.h", ".clang-tidy"):
-            self.write({path: "# other\n"})
-            self.assertEqual(len(self.check()[2]), 2)
+        self.write({".clang-tidy": "# other\n"})
+        self.assertEqual(len(self.check()[2]), 2)
+
+    def test_a_header_is_of_those_that_reach_it(self):
+        self.write({"src/base/a.cc": '#include "base/b.h"\n', "src/base/b.h": '#include "a.h"\n'})
+        self.check()
+        self.write({"src/base/a.h": header("int z;")})
+        self.assertEqual(self.check()[2], ["src/base/a.cc"])
+
+    def test_another_clone_knows_what_passed_and_all_means_all(self):
+        self.check()
+        shutil.rmtree(self.root / "build" / "clang_tidy_batches")
+        self.assertEqual(self.check()[2], [])
+        self.assertEqual(len(self.check("--all")[2]), 2)
 
     def test_failure_is_shown_and_not_remembered(self):
         self.write({"src/base/a.cc": "BAD\n"})
