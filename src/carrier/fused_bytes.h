@@ -1,4 +1,5 @@
-// The bytes of fused messages and answers, shared by the files of Fusion.
+// The bytes of fused messages and answers, shared by the files of Fusion. No state; nothing
+// allocates.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +22,14 @@ inline constexpr std::uint32_t kMagic = 0x33756673;  // "sfu3"
 inline constexpr std::size_t kSize = sizeof(std::uint32_t);
 inline constexpr std::size_t kAnswerHeader = sizeof(std::uint64_t);
 
+// Errors with a literal; of bytes from a rank, with the rank as detail.
 inline Error malformed(std::uint32_t rank, const char* what) {
   return Error{Code::malformed, static_cast<std::int32_t>(rank), what};
 }
 
 inline Error invalid(const char* what) { return Error{Code::invalid_argument, 0, what}; }
 
-// Copies to the front of `into` and cuts it off.
+// Copies to the front of `into` and cuts that off. There must be room.
 inline void append(std::span<const std::byte> bytes, std::span<std::byte>& into) {
   std::copy(bytes.begin(), bytes.end(), into.begin());
   into = into.subspan(bytes.size());
@@ -38,8 +40,9 @@ inline void append_size(std::size_t size, std::span<std::byte>& into) {
   into = into.subspan(kSize);
 }
 
-// Cuts `size` bytes, or as many as a size in front says but at most `size`, off the front of
-// `rest`; false when they are not there.
+// Bytes from outside: cuts `size` bytes off the front of `rest`. Where the size is not fixed, a
+// size stands in front, and is at most `size`. False when they are not there: `rest` and `bytes`
+// are then of no use.
 inline bool cut_off(std::size_t size, bool is_fixed, std::span<const std::byte>& rest,
                     std::span<const std::byte>& bytes) {
   if (!is_fixed) {
