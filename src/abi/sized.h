@@ -1,8 +1,10 @@
 // Structs that may grow: their first member says how large the caller believes them to be.
 //
-// A caller of an older version hands over fewer bytes and gets as many; one of a newer version may
-// hand over more, which must be zeros where the library reads them and become zeros where it
-// writes.
+// A caller of an older version hands over fewer bytes and gets as many. A caller of a newer version
+// may hand over more: they must be zeros where the library reads, and become zeros where it writes.
+//
+// All that fails here is Code::invalid_argument, which names the struct, and what is accepted.
+// `name` is the argument's.
 #pragma once
 
 #include <sluice/sluice.h>
@@ -62,8 +64,10 @@ static_assert(kIsSized<sluice_options> && kIsSized<sluice_traits> && kIsSized<sl
                   kIsSized<sluice_collectives> && kIsSized<sluice_event>,
               "a struct ends with its last member, and kUsedSize says with which");
 
+// Whether the caller's size can be that of some version: `first` bytes to kStructSizeMax.
 Verdict check_struct_size(const char* name, std::size_t given, std::size_t first,
                           std::size_t known);
+// Whether the bytes behind what this version knows are zeros. The size was checked before.
 Verdict check_tail(const char* name, const void* whole, std::size_t given, std::size_t known);
 
 // A struct that the caller filled, with zeros for what its version did not have.
