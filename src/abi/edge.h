@@ -56,8 +56,8 @@ class InFlight {
 
 }  // namespace sluice::abi
 
-// Handles share what they stand for with what was made from them (a codec with groups and memories,
-// a memory with ports, queues and exchanges), so that a program may free them in any order.
+// Handles share what they stand for with what was made from them, so a program may free them in any
+// order. A codec is shared with groups and memories, a memory with ports, queues and exchanges.
 struct sluice_codec {
   std::shared_ptr<const sluice::NamedCodec> named;
 };

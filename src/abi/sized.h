@@ -47,9 +47,9 @@ template <>
 inline constexpr std::size_t kFirstSize<sluice_event> = offsetof(sluice_event, probe_count) +
                                                         sizeof(sluice_event::probe_count);
 
-// Where each struct's last member ends. A struct that grows says it here: bytes behind the last
-// member would belong to nobody, and the member that comes next would start in them, where callers
-// of the version before have left anything.
+// Where each struct's last member ends. A struct that grows says it here. There may be no bytes
+// behind the last member: the member that comes next would start in them, and callers of the
+// version before have left anything there.
 template <class T>
 inline constexpr std::size_t kUsedSize = kFirstSize<T>;
 

@@ -12,11 +12,17 @@
 
 namespace sluice::fused {
 
-// A message starts with the leg's digest u64, the first exchange's sequence u64, the sender's rank
-// u32, kMagic u32, the training step u64, the bucket u64, as u32: digests of codec, of seed and of
-// tensors, and the number of exchanges; then what the sender has ready u64. A list, in a message or
-// an answer, starts with its size u32; so do sums whose size is not fixed. An answer starts with
-// what its sender has ready u64.
+// A message starts with a header:
+//
+//    0  digest of the leg u64               40  digest of the codecs u32
+//    8  sequence of the first exchange u64  44  digest of the seed u32
+//   16  rank of the sender u32              48  digest of the tensors u32
+//   20  kMagic u32                          52  number of exchanges u32
+//   24  training step u64                   56  what the sender has ready u64
+//   32  bucket u64
+//
+// An answer starts with what its sender has ready u64. A list, in a message or an answer, starts
+// with its size u32. So do sums whose size is not fixed.
 inline constexpr std::size_t kHeader = 64;
 inline constexpr std::uint32_t kMagic = 0x33756673;  // "sfu3"
 inline constexpr std::size_t kSize = sizeof(std::uint32_t);
