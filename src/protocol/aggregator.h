@@ -42,8 +42,8 @@ class Aggregator {
 
   // A datagram from outside. Whatever it holds, the worst it does is to be counted and dropped. Who
   // has not proven its address gets back at most as many bytes as it sent. The datagram is not
-  // looked at afterwards. Takes memory while jobs form and start: where the system gives none for a
-  // job's slots the job is refused; less than that may throw bad_alloc.
+  // looked at afterwards. Takes memory while jobs form and start. Where the system gives none for a
+  // job's slots the job is refused; other allocations may throw bad_alloc.
   void receive(const Address& from, std::span<const std::byte> datagram, Time now, Outbox& out);
 
   // Takes no new jobs from here on, for good. Jobs that are here go on. A worker that is in one of

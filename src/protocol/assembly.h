@@ -38,7 +38,7 @@ static_assert(kPayloadMin >= 64 * (kMessageHeader + sizeof(std::uint32_t)),
               "everybody's sizes must fit one frame, or lists cannot begin");
 static_assert(kPayloadMin / 64 > kMessageHeader, "a frame must bring a byte of every worker");
 
-// What one frame asks for. The last five are for the assembly itself.
+// What one frame asks for. `at`, sizes and `accepted` are for the assembly itself.
 struct Piece {
   Reduction what;
   std::uint32_t round = 0;        // of the leg

@@ -46,7 +46,7 @@
 
 namespace sluice::protocol {
 
-// Asserted by Link. All but rank and life are the same on all workers.
+// Link asserts the ranges. Workers, job, terms and channels are the same on all workers.
 struct LinkOptions {
   std::uint32_t rank = 0;     // below `workers`
   std::uint32_t workers = 1;  // 1 to 64

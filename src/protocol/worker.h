@@ -36,7 +36,7 @@ class Worker {
   // An `aggregator` is below their number.
   //
   // A datagram from the aggregator's address, any bytes. One that ends the job, or that answers
-  // wrongly, makes failure(). May throw bad_alloc while a link opens; then call fail().
+  // wrongly, makes failure(). May throw bad_alloc; then call fail().
   void receive(std::uint32_t aggregator, std::span<const std::byte> datagram, Time now);
   // Writes frames to one aggregator that are due and says how many, at most out.size(). They stay
   // put until the next call. `out` has room for six frames at least (Link::send).
