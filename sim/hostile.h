@@ -8,8 +8,8 @@
 
 namespace sluice::sim {
 
-// Everything at random. Costs up to one play: restarts are spread over the time that the job takes
-// without them, its end included.
+// Everything at random, the same for the same seed. Costs up to one play: restarts are spread over
+// the time that the job takes without them, its end included. Any thread.
 Scenario hostile_scenario_of(std::uint64_t seed);
 
 }  // namespace sluice::sim

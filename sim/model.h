@@ -4,10 +4,10 @@
 // slot rule. Each worker has a channel up and one down, which hold a bounded number of packets.
 // What can happen, at any time: a worker sends the use it waits for, first or again; a packet is
 // lost; a packet arrives; a packet arrives and a copy is still under way. The aggregator sends the
-// result to all when the sum is complete, again to a worker that repeats its contribution to a
-// complete sum, and nothing otherwise; a result that does not fit into a channel is lost. A sum is
-// the multiset of the contributions counted in it, so that "exactly once" is an equality and no
-// numbers are added.
+// result to all when the sum is complete. It sends it again to a worker that repeats its
+// contribution to a complete sum, and nothing otherwise. A result that does not fit into a channel
+// is lost. A sum is the multiset of the contributions counted in it: so "exactly once" is an
+// equality, and no numbers are added.
 #pragma once
 
 #include <array>
@@ -50,6 +50,7 @@ inline constexpr std::uint32_t kModelInFlightMax = 4;
 // Contributions: two bits each in a sum.
 inline constexpr std::uint32_t kModelContributionsMax = 16;
 
+// Within the bounds above, which check() asserts.
 struct Setting {
   std::uint32_t workers = 2;
   std::uint32_t uses = 3;
@@ -69,9 +70,9 @@ struct Report {
   // since the search ends there, and where states_max was reached.
   bool exhausted = false;
   std::optional<Invariant> violated;
-  // The shortest way to the violation, a sentence per step, the last being the one that violates;
-  // for liveness, the way to a state from which the end cannot be reached, and a sentence more.
-  // Empty without a violation.
+  // The shortest way to the violation, a sentence per action; the last one violates. For liveness,
+  // the way to a state from which the end cannot be reached, and a sentence more. Empty without a
+  // violation.
   std::vector<std::string> trace;
 
   // Whether all that was checked holds in all there is.
@@ -80,8 +81,9 @@ struct Report {
   std::string text() const;
 };
 
-// Explores until a violation, the end, or states_max. Takes about 100 bytes a state and 4 a
-// transition. The setting must be within the bounds above.
+// Explores until a violation, the end, or states_max, on the calling thread. Takes about 100 bytes
+// a state and 4 a transition. The rule has no state of its own: it is called again and again for
+// the same versions.
 Report check(protocol::SlotRule rule, const Setting& setting);
 
 }  // namespace sluice::sim

@@ -1,4 +1,5 @@
-// The network of a simulation: datagrams that are on their way.
+// The network of a simulation: datagrams that are on their way. One thread. Fate follows from the
+// scenario's seed and the order of sends.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace sluice::sim {
 
-// Workers are numbered through; those of a process, one for each of its jobs, follow each other.
+// Workers are numbered through. A process has one for each of its jobs; they follow each other.
 struct Datagram {
   std::uint32_t worker = 0;
   std::uint32_t aggregator = 0;
@@ -30,12 +31,18 @@ std::uint32_t seats_of(const Scenario& scenario);
 
 class Network {
  public:
+  // The scenario outlives it.
   Network(const Scenario& scenario, std::uint32_t processes);
 
+  // The datagram arrives, once or twice, or is lost. Worker and aggregator are of the scenario;
+  // times never go backwards.
   void send(Datagram datagram, Time now);
   // When the next datagram arrives; kNever: nothing is on its way.
   [[nodiscard]] Time next() const;
+  // The datagram that arrives next. There is one.
   Datagram take();
+
+  // Datagrams so far; copies do not count.
 
   [[nodiscard]] std::uint64_t sent() const { return sent_; }
   [[nodiscard]] std::uint64_t lost() const { return lost_; }

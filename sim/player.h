@@ -1,4 +1,5 @@
-// A process of a simulation: its seats, and what it does one after the other.
+// A process of a simulation: its seats, and what it does one after the other. One thread. Times
+// never go backwards.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +23,35 @@ class Player {
  public:
   enum class Stage : std::uint8_t { absent, playing, leaving, gone, dead };
 
-  // Both outlive this. Numbered through, the workers of a job after those of the one before.
+  // Plan and scenario outlive this. Players are numbered through, job by job.
   Player(const Scenario& scenario, const Itinerary& plan, std::uint32_t number);
 
   // Of the main job, then of the meetings'.
   [[nodiscard]] std::span<const std::unique_ptr<Seat>> seats() const { return seats_; }
   [[nodiscard]] Stage stage() const { return stage_; }
   [[nodiscard]] bool is_over() const { return stage_ == Stage::gone || stage_ == Stage::dead; }
-  // All its exchanges are.
+  // Whether all its exchanges are over.
   [[nodiscard]] bool is_done() const { return stage_ == Stage::leaving || stage_ == Stage::gone; }
-  // Receives and sends.
+  // Whether it receives and sends.
   [[nodiscard]] bool is_awake() const {
     return (stage_ == Stage::playing || stage_ == Stage::leaving) && !is_asleep_;
   }
+  // When it was done.
   [[nodiscard]] Time done_at() const { return done_at_; }
   [[nodiscard]] std::uint32_t job() const { return job_; }
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
 
-  // For whichever seat. One that is asleep finds it when it wakes.
+  // For the seat that the datagram names. A player that is asleep finds it when it wakes.
   void receive(const Datagram& datagram, Time now);
   // Does what is its turn. Afterwards what the seats have to send is due.
   void go_on(Time now);
   // After sending: whether it may go.
   void settle();
+  // From here on it does nothing.
   void kill() { stage_ = Stage::dead; }
-  // When go_on() or sending is due, if nothing is received before.
+  // When go_on() or sending is due, if nothing is received before; kNever: it is over.
   [[nodiscard]] Time wake() const;
+  // Where it is and what it waits for, for a person.
   [[nodiscard]] std::string text() const;
 
  private:

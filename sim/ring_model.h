@@ -1,8 +1,8 @@
 // A model check of one ring: everything that can happen to a few workers, uses and packets.
 //
 // As sim/model.h, but not everybody has something for every use. A worker may speak at any time
-// about the use that it waits for, first or again: with its data, or to say that it has none; or
-// it asks. A silent worker accepts results of later uses, too. Whoever asks, or repeats data, is
+// about the use that it waits for, first or again: it sends its data, says that it has none, or
+// asks. A silent worker accepts results of later uses, too. Whoever asks, or repeats data, is
 // answered with the result if it is kept and the worker is not known to have it.
 #pragma once
 
@@ -18,6 +18,8 @@ namespace sluice::sim {
 inline constexpr std::uint32_t kRingModelDepthMax = 4;
 static_assert(kRingModelDepthMax <= protocol::kRingDepth);
 
+// Within the bounds here and in sim/model.h, and fewer than kModelChunksMax uses: check() asserts
+// it.
 struct RingSetting {
   std::uint32_t workers = 2;
   std::uint32_t uses = 3;

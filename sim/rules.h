@@ -10,10 +10,10 @@
 namespace sluice::sim {
 
 // SwitchML as published: a version is chosen by one bit and everything is decided by its bitmap. A
-// version is begun anew when its bitmap is empty, and what a worker sends to one version takes it
-// out of the bitmap of the other ("it moved on, so it has that result"). No use number is read;
-// the last packet's is noted, since a result goes out under the header of the packet that it
-// answers. It never says stale.
+// version is begun anew when its bitmap is empty. What a worker sends to one version takes it out
+// of the bitmap of the other ("it moved on, so it has that result"). No use number is read. The
+// last packet's is noted, since a result goes out under the header of the packet that it answers.
+// It never says stale.
 protocol::SlotRuling published(protocol::Version (&versions)[2], std::uint32_t use,
                                std::uint32_t worker);
 

@@ -1,4 +1,5 @@
-// What a simulation plays: a cluster, its exchanges and its weather, all drawn from a seed.
+// What a simulation plays: a cluster, its exchanges and its weather, all drawn from a seed. Values.
+// Probabilities and shares are 0 to 1; times are virtual.
 #pragma once
 
 #include <cstddef>
@@ -74,8 +75,8 @@ struct Scenario {
   std::size_t receive_buffer = 1u << 18;  // of aggregators
   std::uint32_t exchanges = 4;
   std::uint32_t lanes_max = 4000;
-  // Not 0: every exchange is as codec `fixed` makes it of so many coordinates, first the largest
-  // exponents and then the sums, to see how fast things go.
+  // Not 0: every exchange is as codec `fixed` makes it of so many coordinates, to see how fast
+  // things go: first the largest exponents, then the sums.
   std::uint32_t bulk_lanes = 0;
   // Not 0: as codec `blocks` makes it instead, where one block in so many is not zero. All workers
   // have the same of these, or each has some of its own.
@@ -99,8 +100,9 @@ struct Scenario {
   bool floats = true;  // a mutant's doubled contributions are not for reductions in rank order
 };
 
-// Everything at random.
+// Everything at random, the same for the same seed. Any thread.
 Scenario scenario_of(std::uint64_t seed);
+// In a line, seed first, for a person.
 std::string text_of(const Scenario& scenario);
 
 }  // namespace sluice::sim

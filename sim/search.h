@@ -1,8 +1,10 @@
 // Breadth-first search through all that can happen in a world of a model, and backward from its
 // ends.
 //
-// A world has a state to start() from, says is_end() of a state, lists the actions in a state,
-// act()s one out and describes what happened, and packs states into a fixed number of bytes.
+// A world has a state to start() from and says is_end() of a state. It lists the actions in a
+// state, act()s one out, and describes what happened. It packs states into a fixed number of bytes,
+// and unpacks them. It has no state of its own: the same action in the same state always gives the
+// same. One thread. Memory grows with the states; may throw bad_alloc.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +22,13 @@
 
 namespace sluice::sim {
 
-// Packed states, each once, numbered in the order they came.
+// Packed states, each once, numbered in the order they came. Less than 2^32 of them.
 class Explored {
  public:
   explicit Explored(std::size_t packed_size) : size_(packed_size), table_(std::size_t{1} << 16) {}
 
   std::uint32_t count() const { return count_; }
+  // An index is below count(). Valid until the next insert().
   const std::uint8_t* at(std::uint32_t index) const { return bytes_.data() + index * size_; }
   bool is_at(std::uint32_t index, const std::uint8_t* packed) const {
     return std::memcmp(at(index), packed, size_) == 0;
@@ -83,6 +86,7 @@ class Search {
     SLUICE_ASSERT(packed_size % 8 == 0);
   }
 
+  // Once.
   Report run();
 
  private:

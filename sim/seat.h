@@ -1,4 +1,5 @@
 // A seat of a process in one of its jobs: a worker of src/protocol, and where it is in its plan.
+// One thread. What goes wrong is kept as violation(), and the seat goes on.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,9 @@ class Seat {
   // The plan outlives this.
   Seat(const SeatOptions& options, std::span<const PlannedExchange> plan);
 
-  // So many more exchanges may begin.
+  // So many more exchanges of the plan may begin.
   void allow(std::uint64_t exchanges);
-  // Begins and ends whatever can. Has joined.
+  // Begins and ends whatever can. Once the worker has joined, which is asserted.
   void go_on();
   // All that may begin are over.
   [[nodiscard]] bool is_idle() const { return base_ == limit_; }
@@ -43,7 +44,7 @@ class Seat {
   [[nodiscard]] std::string text() const;
   // The first thing that went wrong, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
-  [[nodiscard]] std::uint64_t results() const { return results_; }  // steps compared
+  [[nodiscard]] std::uint64_t results() const { return results_; }  // legs compared
 
  private:
   struct Flight {

@@ -1,4 +1,5 @@
-// Plays many seeds, on several threads, and sums up what came of them.
+// Plays many seeds, on several threads, and sums up what came of them. The same whatever the number
+// of threads.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,9 @@ struct SweepTally {
   [[nodiscard]] std::string text() const;
 };
 
+// What a seed of the sweep stands for.
 Scenario scenario_of(const Sweep& sweep, std::uint64_t seed);
+// Blocks until all seeds are played.
 SweepTally play(const Sweep& sweep);
 
 }  // namespace sluice::sim

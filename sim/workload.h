@@ -1,4 +1,5 @@
-// The exchanges of a simulated job: what each worker hands in and what must come back.
+// The exchanges of a simulated job: what each worker hands in and what must come back. The same for
+// the same scenario and job. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace sluice::sim {
 
-// One round of a step, of all workers.
+// One round of a leg, of all workers.
 struct PlannedRound {
   Reduction what;
   std::uint64_t only = 0;                   // 0: everybody

@@ -10,7 +10,8 @@ namespace sluice::daemon {
 
 inline constexpr std::size_t kConfigSizeMax = 65536;
 
-// Never waits: what is no regular file, or a larger one, is refused with its name.
+// Never waits for a writer. Code::invalid_argument names the file and why: it cannot be read, is no
+// regular file, or is larger.
 Checked<std::string> read_config_file(const std::string& path);
 
 }  // namespace sluice::daemon

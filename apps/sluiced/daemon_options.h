@@ -12,6 +12,7 @@
 
 namespace sluice::daemon {
 
+// Values as parse_options() accepts them.
 struct Options {
   std::string listen = "0.0.0.0:48864";
   std::string http = "off";
@@ -26,6 +27,7 @@ struct Options {
   std::string asked;   // text to print instead of serving: the help or the version
 
   [[nodiscard]] bool has_http() const { return http != "off"; }
+  // Without what stream::Server sets itself.
   [[nodiscard]] protocol::AggregatorOptions aggregator() const;
   // Those of them that can change while it runs.
   [[nodiscard]] protocol::Limits limits() const;
@@ -37,8 +39,9 @@ using Environment = std::function<std::string(const std::string& name)>;
 // The name of the variable that stands in for a flag: "jobs-max" -> "SLUICED_JOBS_MAX".
 std::string variable_of(std::string_view flag);
 
-// Arguments without the program's name. Problems name the value and what is accepted. Addresses
-// are looked up later, where they are used. The file is read at every call.
+// Arguments without the program's name. Code::invalid_argument names the value and what is
+// accepted. Addresses are looked up later, where they are used. The file is read at every call. Any
+// thread that may call `environment`.
 Checked<Options> parse_options(const std::vector<std::string>& arguments,
                                const Environment& environment);
 

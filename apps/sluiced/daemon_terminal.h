@@ -1,13 +1,13 @@
 // Where the daemon writes before it serves: problems to standard error, what was asked for to
-// standard output.
+// standard output. For one thread; once it serves, Log writes instead.
 #pragma once
 
 #include <string_view>
 
 namespace sluice::daemon {
 
-// Descriptors 0 to 2 are open from here on, or sockets would take the log's place. Standard output
-// that was closed cannot be written to.
+// First of all. Descriptors 0 to 2 are open from here on, or sockets would take the log's place.
+// Standard output that was closed cannot be written to.
 void keep_standard_descriptors();
 
 // One line with the daemon's name before it, written before this returns: waits for the reader.

@@ -12,18 +12,18 @@
 
 namespace sluice::daemon {
 
-// What is sent. The body is shared by the connections that asked at the same time.
+// What is sent. The connections that asked at the same time share the body, which is never null.
 struct HttpAnswer {
   std::string head;
   std::shared_ptr<const std::string> body;
 };
 
-// Belongs to one thread, never waits.
+// Belongs to one thread, never waits. Bytes from outside never do more than end the connection.
 class HttpConnection {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Of a socket that does not block.
+  // Owns a socket that does not block. The owner ends the connection at the deadline.
   HttpConnection(stream::Socket socket, Time deadline)
       : socket_(std::move(socket)), deadline_(deadline) {}
 
@@ -31,12 +31,15 @@ class HttpConnection {
   // What to wait for: POLLIN or POLLOUT.
   [[nodiscard]] short events() const;
   [[nodiscard]] Time deadline() const { return deadline_; }
+  // Nothing more will happen: it may be destroyed.
   [[nodiscard]] bool is_over() const { return state_ == State::over; }
   // Bytes of its answer that the kernel has not taken.
   [[nodiscard]] std::size_t waiting() const;
 
-  // Reads what is there, or writes what fits. A request that is whole now is returned, once.
+  // Reads what is there, or writes what fits. A request that is whole now is returned, once; then
+  // comes answer().
   std::optional<Request> go_on();
+  // Once, after go_on() gave a request. Until the new deadline.
   void answer(HttpAnswer answer, Time deadline);
 
  private:

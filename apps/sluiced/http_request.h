@@ -1,4 +1,5 @@
-// The head of an HTTP request: bytes from outside become a method and a path, or a refusal.
+// The head of an HTTP request: bytes from outside become a method and a path, or a refusal. Any
+// bytes give one of both, or ask for more; nothing fails. One thread.
 #pragma once
 
 #include <cstddef>

@@ -13,6 +13,7 @@
 
 namespace sluice::daemon {
 
+// What a request is answered with. The type lives as long as the program.
 struct Page {
   int status = 200;
   const char* type = "text/plain; charset=utf-8";
@@ -21,7 +22,7 @@ struct Page {
 
 struct Route {
   std::string path;
-  std::function<Page()> page;  // called from the server's thread
+  std::function<Page()> page;  // called on the server's thread; must not throw
 };
 
 // What strangers may take.
@@ -36,16 +37,17 @@ class HttpServer {
 
  public:
   // Bound, and served from here on until the destructor. A connection is for one request. Nobody
-  // waits for another's request or reading, but for the making of pages. Half of the descriptors
-  // that the process may have is the limit of connections where that is less.
+  // waits for another's request or reading, but for the making of pages. Connections are limited to
+  // half of the descriptors that the process may have, too. What pages refer to outlives the
+  // server. Code::io names the address and the system's reason.
   static Checked<std::unique_ptr<HttpServer>> open(const stream::SocketAddress& address,
                                                    const std::vector<Route>& routes,
                                                    const HttpLimits& limits = {});
   explicit HttpServer(std::unique_ptr<Inside> inside);  // for open()
-  // Closes all connections, whatever they are at.
+  // Closes all connections, whatever they are at. Waits for a page that is being made.
   ~HttpServer();
 
-  // With the port that was given for port 0.
+  // With the port that was given for port 0. Any thread.
   [[nodiscard]] const std::string& address() const;
 
  private:

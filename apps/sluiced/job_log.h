@@ -15,11 +15,12 @@ namespace sluice::daemon {
 
 // "0x0123456789abcdef", one name everywhere.
 std::string name_of_job(std::uint64_t id);
+// The ranks of a set of bits, ascending.
 std::vector<std::uint32_t> ranks_of(std::uint64_t bits);
 
 inline constexpr std::size_t kLookLinesMax = 64;
 
-// Belongs to one thread.
+// One thread at a time. Times never go backwards. Nothing fails.
 class JobLog {
  public:
   // A job that waits is spoken of once per `wait`.
@@ -31,7 +32,8 @@ class JobLog {
 
   void set_wait(protocol::Time wait) { wait_ = wait; }
 
-  // Reports of jobs that form do not know since when: since they were first looked at.
+  // Sets `since` of jobs that form, which their reports do not know: since they were first looked
+  // at.
   void date(std::span<protocol::JobReport> reports, protocol::Time now) const;
 
  private:

@@ -1,4 +1,4 @@
-// What the daemon tells machines: Prometheus' text format, and jobs as JSON.
+// What the daemon tells machines: Prometheus' text format, and jobs as JSON. No state; any thread.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct Snapshot {
   bool is_draining = false;
 };
 
+// Whole pages. docs/sluiced.md says what is in them.
 std::string metrics_text(const Snapshot& snapshot);
 std::string jobs_json(const Snapshot& snapshot);
 

@@ -13,6 +13,7 @@ struct Reload {
   std::vector<std::string> lines;  // for the log: at least one
 };
 
+// Changes nothing by itself. What cannot change while the daemon runs stays, and gets a line.
 Reload reload(const Options& running, const Options& wanted);
 
 }  // namespace sluice::daemon

@@ -14,7 +14,8 @@ class Signals {
   struct Inside;
 
  public:
-  // All on a thread of the object.
+  // All are called on a thread of the object, one at a time, and must not throw. What they refer to
+  // outlives the object.
   struct Handlers {
     std::function<std::chrono::seconds()> first;  // SIGTERM or SIGINT; returns how long it may take
     std::function<void()> second;                 // another one, or that time is over
@@ -22,11 +23,13 @@ class Signals {
   };
 
   // From here on SIGHUP waits for watch(), which alone can say what it means: it never kills. Call
-  // it as early as can be.
+  // it as early as can be, on the first thread.
   static void hold_reload();
-  // Call it before any other thread starts: they inherit that the signals are blocked.
+  // Call it before any other thread starts: they inherit that the signals are blocked. Once per
+  // process. Code::io: the system's reason.
   static Checked<std::unique_ptr<Signals>> watch(Handlers handlers);
   explicit Signals(std::unique_ptr<Inside> inside);  // for watch()
+  // Waits for a handler that runs. Signals stay blocked.
   ~Signals();
 
  private:

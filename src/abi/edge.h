@@ -1,7 +1,9 @@
 // The edge between C and the library: error codes and texts, and what the opaque types are.
 //
 // Nothing that a C program hands over may end it: every C function goes through call() or value(),
-// which let no exception out, and checks here what the library asserts.
+// which let no exception out, and checks here what the library asserts. Any thread may call all
+// that is here. A check that fails gives Code::invalid_argument, with the argument's name and what
+// is accepted.
 #pragma once
 
 #include <sluice/sluice.h>
@@ -33,10 +35,11 @@ struct WorkerHandle {
   std::atomic<std::uint32_t> busy = 0;  // buckets and exchanges: what may not lose the memory
 };
 
-// Holds a worker's memory while something of it is in flight.
+// Says that something of a worker's memory is in flight: check_idle() refuses meanwhile.
 class InFlight {
  public:
-  InFlight() = default;
+  InFlight() = default;  // of nobody
+  // The worker outlives it.
   explicit InFlight(WorkerHandle& worker) : worker_(&worker) { ++worker.busy; }
   InFlight(InFlight&& other) noexcept : worker_(std::exchange(other.worker_, nullptr)) {}
   InFlight& operator=(InFlight&& other) noexcept {
@@ -53,8 +56,8 @@ class InFlight {
 
 }  // namespace sluice::abi
 
-// Handles share what they stand for with what was made from them (a codec with groups and memories,
-// a memory with ports, queues and exchanges), so that a program may free them in any order.
+// Handles share what they stand for with what was made from them, so a program may free them in any
+// order. A codec is shared with groups and memories, a memory with ports, queues and exchanges.
 struct sluice_codec {
   std::shared_ptr<const sluice::NamedCodec> named;
 };
@@ -65,7 +68,8 @@ struct sluice_memory {
 
 namespace sluice::abi {
 
-// Keeps the text for sluice_last_error() and gives the code; success clears the text.
+// Keeps the text for sluice_last_error() of this thread and gives the code. Long text is cut;
+// success clears it. Never allocates.
 sluice_code report(const Verdict& verdict) noexcept;
 sluice_code report(const Problem& problem) noexcept;
 
@@ -76,13 +80,13 @@ struct Task {
   const char* what = "";    // they are for
 };
 
-// Of an exception; told without memory.
+// The same of an exception.
 sluice_code report_no_memory(const Task& task) noexcept;
 sluice_code report_exception(const Task& task, const char* what) noexcept;
 
 // Runs the body of a C function, which gives a Verdict. All that can be thrown here is a
-// std::exception, from the standard library; a thread that is being cancelled is none, and ends,
-// though not in the middle of a step that several threads of ours run.
+// std::exception, from the standard library. A thread that is being cancelled throws something else
+// and ends, though not in the middle of a step that several threads of ours run.
 template <class Body>
 sluice_code call(const Task& task, const Body& body) {
   try {
@@ -96,7 +100,8 @@ sluice_code call(const Task& task, const Body& body) {
   }
 }
 
-// The same of one that gives a value, and `otherwise` when it cannot.
+// The same of a body that gives a value, and `otherwise` where it throws. The last error stays as
+// it is.
 template <class Value, class Body>
 Value value(Value otherwise, const Body& body) {
   try {
@@ -110,9 +115,9 @@ inline Problem invalid(std::string message) {
   return Problem{Code::invalid_argument, std::move(message)};
 }
 
-// Of an error inside, after which an object is dead: what the library says to itself about
-// arguments is not about the caller's, whose SLUICE_INVALID_ARGUMENT leaves objects as they were.
-// It comes out as SLUICE_FAILED.
+// An error inside, after which an object is dead. It never comes out as SLUICE_INVALID_ARGUMENT:
+// that is about the caller's arguments, and leaves objects as they were. It comes out as
+// SLUICE_FAILED instead.
 inline Problem fatal(Problem problem) {
   if (problem.code == Code::invalid_argument) problem.code = Code::lost;
   return problem;
@@ -131,12 +136,15 @@ Verdict check_tensor(const WorkerHandle& worker, std::uint32_t tensor);
 // Refuses what would pull the memory from under buckets and exchanges.
 Verdict check_idle(const WorkerHandle& worker, const char* what);
 
+// What a C program hands over, as the library has it. Spans of entries are the caller's memory;
+// lists are copied, and may have 2^24 elements. A chunk, window or time-out of 0 is the default.
 Checked<GroupOptions> options_from(const sluice_options& options);
 sluice_stats stats_from(const Stats& stats);
 Checked<BucketOrder> order_from(const sluice_order* order);
 Checked<floats::Format> half_from(const char* format);
 Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count);
 // Coordinates of all tensors together, as bytes of float32; the largest number if there are more.
+// For words alone: 0 of a list that tensors_from() refuses.
 std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count);
 // Refuses null pointers of entries that have coordinates.
 Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count);

@@ -1,5 +1,5 @@
-// What a sluice_port is: one worker's end of a carrier, with a driver. Shared by its handle and by
-// the queues that use it.
+// What a sluice_port is: one worker's end of a carrier, with a driver. Its handle and the queues
+// that use it share it, so a program may free them in any order.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,10 @@
 
 namespace sluice::abi {
 
-// The caller's functions as the library sees them.
+// The caller's functions as the library sees them. Whatever they fail with is Code::lost.
 class CallersCollectives final : public Collectives {
  public:
+  // The struct is copied; its context outlives this.
   explicit CallersCollectives(const sluice_collectives& calls) : calls_(calls) {}
   std::span<std::byte> reserve(Buffer buffer, std::size_t size) override;
   Status start(const Call& call) override;
@@ -29,8 +30,11 @@ class CallersCollectives final : public Collectives {
   sluice_collectives calls_;
 };
 
+// One thread at a time, the caller's or a queue's; traffic() and is_queued are for any.
 class PortEnd {
  public:
+  // Over collectives of the caller's, or over an end of `stream` that has joined. `timeout` is for
+  // each bucket or wave.
   PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls,
           std::chrono::nanoseconds timeout);
   PortEnd(std::shared_ptr<WorkerHandle> of, std::unique_ptr<stream::Port> opened,
@@ -45,13 +49,16 @@ class PortEnd {
   // A queue has it.
   std::atomic<bool> is_queued = false;
 
-  // Averages a bucket by itself. Whether the end is dead afterwards, the driver says.
+  // Averages a bucket by itself, and blocks until it is done. After an error Driver::is_dead() says
+  // whether the end can still be used. An exception in the middle leaves it dead.
   Verdict run(const BucketOrder& order, std::span<const BucketEntry> entries);
+  // Of the last run() that went well. Valid until the next.
   [[nodiscard]] const sluice_report& report() const { return report_; }
   [[nodiscard]] std::span<const sluice_probe> probes() const { return probes_; }
 
-  // What it has moved, as of the last note(), which the serving thread takes.
+  // Takes down what the end has moved. For the thread that serves it.
   void note();
+  // What it has moved, as of the last note().
   [[nodiscard]] sluice_traffic traffic() const;
 
  private:
@@ -68,10 +75,11 @@ class PortEnd {
   sluice_traffic noted_ = SLUICE_TRAFFIC_INIT;
 };
 
-// The words of a driver's error.
+// A driver's error with the words of explain(), where it has some.
 Problem problem_of(const Driver& driver, const Error& error);
 
-// A call that an exception stopped in the middle leaves a driver that cannot go on.
+// Gives the driver up unless ended() was called: a call that an exception stopped in the middle
+// leaves a driver that cannot go on.
 class Attempt {
  public:
   explicit Attempt(Driver& driver) : driver_(driver) {}

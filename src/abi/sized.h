@@ -1,8 +1,10 @@
 // Structs that may grow: their first member says how large the caller believes them to be.
 //
-// A caller of an older version hands over fewer bytes and gets as many; one of a newer version may
-// hand over more, which must be zeros where the library reads them and become zeros where it
-// writes.
+// A caller of an older version hands over fewer bytes and gets as many. A caller of a newer version
+// may hand over more: they must be zeros where the library reads, and become zeros where it writes.
+//
+// All that fails here is Code::invalid_argument, which names the struct, and what is accepted.
+// `name` is the argument's.
 #pragma once
 
 #include <sluice/sluice.h>
@@ -45,9 +47,9 @@ template <>
 inline constexpr std::size_t kFirstSize<sluice_event> = offsetof(sluice_event, probe_count) +
                                                         sizeof(sluice_event::probe_count);
 
-// Where each struct's last member ends. A struct that grows says it here: bytes behind the last
-// member would belong to nobody, and the member that comes next would start in them, where callers
-// of the version before have left anything.
+// Where each struct's last member ends. A struct that grows says it here. There may be no bytes
+// behind the last member: the member that comes next would start in them, and callers of the
+// version before have left anything there.
 template <class T>
 inline constexpr std::size_t kUsedSize = kFirstSize<T>;
 
@@ -62,8 +64,10 @@ static_assert(kIsSized<sluice_options> && kIsSized<sluice_traits> && kIsSized<sl
                   kIsSized<sluice_collectives> && kIsSized<sluice_event>,
               "a struct ends with its last member, and kUsedSize says with which");
 
+// Whether the caller's size can be that of some version: `first` bytes to kStructSizeMax.
 Verdict check_struct_size(const char* name, std::size_t given, std::size_t first,
                           std::size_t known);
+// Whether the bytes behind what this version knows are zeros. The size was checked before.
 Verdict check_tail(const char* name, const void* whole, std::size_t given, std::size_t known);
 
 // A struct that the caller filled, with zeros for what its version did not have.

@@ -4,7 +4,9 @@
 //   flush()       seals what is posted and starts its first collective
 //   wait()        until every exchange has its answers
 //
-// What is in flight at a flush() must be the same on all ranks. group/waves.h sees to it.
+// What is in flight at a flush() must be the same on all ranks. group/waves.h sees to it. Ranks
+// that disagree get Code::mismatch. A port belongs to one thread at a time. After an error of
+// flush() or wait() it is of no use: abandon() it.
 #pragma once
 
 #include <chrono>
@@ -22,17 +24,18 @@
 
 namespace sluice {
 
-// Ranks tell each other what they have ready. A port asks and tells it on its own thread.
+// Ranks tell each other how much they have ready. The port calls both on the thread that is in it.
 class Readiness {
  public:
   virtual ~Readiness() = default;
-  // What this rank has.
+  // What this rank has; never less than before.
   virtual std::uint64_t ready() = 0;
   // The least that any rank had when it sent this collective; nothing where that cannot be told.
-  // `bulk`: it was not small, as a few scales are.
+  // The number comes from outside. `bulk`: the collective was not small.
   virtual void heard(std::optional<std::uint64_t> least, bool bulk) = 0;
 };
 
+// What a port has moved to and from other ranks since it was made. An all-reduce counts as a ring.
 struct FusedTraffic {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
@@ -42,7 +45,7 @@ struct FusedTraffic {
 
 class FusedPort final : public Carrier {
  public:
-  // Collectives and readiness, if any, outlive the port.
+  // 1 to kWorkersMax workers. Collectives and readiness, if any, outlive the port.
   FusedPort(std::uint32_t rank, std::uint32_t workers, Collectives& collectives,
             Readiness* readiness = nullptr);
 
@@ -54,7 +57,7 @@ class FusedPort final : public Carrier {
   void abandon() override;
   std::string explain(const Ticket& ticket) override;
 
-  // Whom this port asks from now on. Nothing is in flight.
+  // Whom this port asks and tells from now on; null: nobody. Nothing is in flight.
   void tell(Readiness* readiness) { readiness_ = readiness; }
   // Whether a collective is on its way.
   [[nodiscard]] bool is_sending() const { return stage_ != Stage::none; }

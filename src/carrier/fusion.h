@@ -1,8 +1,8 @@
 // Fuses the rounds of many exchanges into few collectives, for carriers whose network offers
 // collectives and no aggregator: MPI and the process groups of frameworks.
 //
-// No I/O: whoever owns a Fusion moves the bytes. One leg of all its exchanges goes like this, on
-// every rank alike:
+// No I/O: whoever owns a Fusion moves the bytes. One leg of all its exchanges goes like this, the
+// same on every rank:
 //
 //   post(…)…                  the exchanges lay down their rounds, in the same order on all ranks
 //   seal()                    cuts all lanes into a shard per rank, borders on grains
@@ -19,9 +19,13 @@
 // starts with a digest of what its sender believes the leg to be; ranks that disagree are named.
 //
 // An exchange may post its next leg as soon as it took its answers, while others still take
-// theirs: what is posted after a seal() belongs to the next one. An error of seal, combine or a
-// spread is also what take() says to every exchange of the leg. Memory grows during the first
-// steps of a job and is then reused.
+// theirs: what is posted after a seal() belongs to the next one.
+//
+// Belongs to one thread. Functions of a leg are called in the order above: one out of turn gives
+// Code::invalid_argument, or is asserted where it gives no Status. After abandon() they give
+// Code::unavailable. An error of seal, combine or a spread is also what take() says to every
+// exchange of the leg. Memory grows during the first steps of a job and is then reused. Spans that
+// are given back live until the next seal().
 #pragma once
 
 #include <array>
@@ -45,8 +49,9 @@ class Fusion final : public Carrier {
   // What an all-reduce of int32 lanes can do instead of the two collectives.
   enum class Native : std::uint8_t { none, max, sum };
 
-  // Legs of which a rank would send at most `whole_max` bytes to all others together are not cut:
-  // every rank gets and combines everything, which costs bytes and saves a trip.
+  // 1 to kWorkersMax workers. A leg of which a rank would send at most `whole_max` bytes to all
+  // others together is not cut: every rank gets and combines everything, which costs bytes and
+  // saves a trip. `whole_max` is the same on all ranks.
   Fusion(std::uint32_t rank, std::uint32_t workers, std::uint64_t whole_max = 0);
 
   // Tickets may come in any order; the leg is laid out in the order of their sequence.
@@ -60,13 +65,14 @@ class Fusion final : public Carrier {
 
   // Whether nothing has been posted since the last spread.
   [[nodiscard]] bool empty() const;
-  // A leg without rounds is a leg too: its messages have headers only. Answers of the leg before
-  // that nobody took are gone. `ready` is any number that this rank wants to tell the others.
+  // Once the leg before has its answers. A leg without rounds is a leg too: its messages have
+  // headers only. Answers of the leg before that nobody took are gone. `ready` is any number that
+  // this rank wants to tell the others. Rounds that cannot be reduced are refused here.
   Status seal(std::uint64_t ready = 0);
   // The same number as it is by now; answers carry it, too.
   void tell(std::uint64_t ready) { ready_ = ready; }
-  // The least `ready` of any rank, once the leg is combined, and again once it is spread. A native
-  // sum cannot tell: nothing then.
+  // The least `ready` of any rank, from outside: once the leg is combined, and again once it is
+  // spread. A native sum cannot tell: nothing then.
   [[nodiscard]] std::optional<std::uint64_t> least_ready() const { return least_ready_; }
 
   // What the sealed leg's first exchange is about; of an empty leg: nothing.
@@ -74,31 +80,37 @@ class Fusion final : public Carrier {
 
   // --- all-to-all, combine, all-gather ---
 
-  // What goes to each rank, this one included; pack() lays it back to back.
+  // Bytes to each rank, this one included; pack() lays them back to back.
   [[nodiscard]] std::span<const std::uint64_t> send_sizes() const;
-  // What comes from each rank; where receives_vary(), at most: then ranks tell each other their
-  // send_sizes first (lists have no fixed size).
+  // Bytes from each rank. Where receives_vary() it is at most so many, since lists have no fixed
+  // size: then ranks tell each other their send_sizes() first.
   [[nodiscard]] std::span<const std::uint64_t> receive_sizes() const;
   [[nodiscard]] bool receives_vary() const;
+  // `send` has room for all send_sizes().
   void pack(std::span<std::byte> send) const;
 
-  // Where combine() puts the answer of this leg instead of memory of its own; answer_sizes() of
-  // this rank at least. It stays put until the leg is spread.
+  // Where combine() puts the answer of this leg instead of memory of its own. After seal(); at
+  // least answer_sizes() of this rank. It stays put until the leg is spread, or until the next
+  // seal() where it is whole().
   void answer_into(std::span<std::byte> room);
   // Reduces this rank's shard of what came from each rank, back to back. Bytes from outside: bad
-  // ones are malformed, a rank that reduces something else is a mismatch; detail is the rank.
+  // ones give Code::malformed. A rank that reduces something else gives Code::mismatch. Both have
+  // the rank as detail. `received` is not looked at afterwards.
   Status combine(std::span<const std::byte> received, std::span<const std::uint64_t> sizes);
   // The same for messages that lie apart, by rank.
   Status combine(std::span<const std::span<const std::byte>> received);
   [[nodiscard]] std::span<const std::byte> answer() const;
 
-  // What each rank's answer() has; where answers_vary(), at most: then ranks tell each other its
-  // size.
+  // Bytes of each rank's answer(). Where answers_vary() it is at most so many: then ranks tell each
+  // other its size.
   [[nodiscard]] std::span<const std::uint64_t> answer_sizes() const;
   [[nodiscard]] bool answers_vary() const;
-  // Rank r's answer is the first sizes[r] bytes at r·stride. Writes every round's down. What stays
-  // put until the next seal() need not be copied (Round::anywhere).
+  // Whether gathered bytes stay put until the next seal(): then some need not be copied
+  // (Round::anywhere).
   enum class Gathered : std::uint8_t { passes, stays };
+  // Rank r's answer is the first sizes[r] bytes at r·stride. Writes every round's `down`. Bytes
+  // from outside: Code::malformed names the rank as detail; only the frame of an answer is checked
+  // here, codecs check what is in it.
   Status spread(std::span<const std::byte> gathered, std::uint64_t stride,
                 std::span<const std::uint64_t> sizes, Gathered memory = Gathered::passes);
   // Whether this leg is not cut: spread_own() takes the place of the all-gather and spread().
@@ -110,10 +122,14 @@ class Fusion final : public Carrier {
 
   // --- all-reduce ---
 
+  // What the sealed leg can use; the same on all ranks.
   [[nodiscard]] Native native() const;
+  // Lanes of the all-reduce, those that show disagreement included.
   [[nodiscard]] std::size_t native_count() const;
+  // Room for native_count() lanes.
   void pack_native(std::span<std::int32_t> lanes) const;
-  // Claims that are not all the same are a mismatch; its detail is -1, since sums name nobody.
+  // Exactly native_count() lanes. Ranks that disagree give Code::mismatch; its detail is -1, since
+  // sums name nobody.
   Status spread_native(std::span<const std::int32_t> lanes);
 
  private:

@@ -1,4 +1,4 @@
-// Ranks as text for a person.
+// Ranks as text for a person. For log lines: allocates.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace sluice {
 
 inline constexpr std::uint32_t kRanksShown = 16;
 
-// "3, 5, …": the first ranks of those that `is_member` names, and how many there are.
+// "3, 5, …": the first kRanksShown ranks for which is_member(rank) holds, and how many there are.
 template <class IsMember>
 std::pair<std::string, std::uint32_t> list_ranks(std::uint32_t workers, IsMember is_member) {
   std::string ranks;

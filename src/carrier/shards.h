@@ -11,16 +11,18 @@
 
 namespace sluice {
 
-// Depends on reductions and workers alone, never on what anybody sends: all ranks cut alike.
+// Depends on reductions and workers alone, never on what anybody sends: all ranks cut at the same
+// lanes. Belongs to one thread. Memory grows to the largest leg and is then reused.
 class Shards {
  public:
-  // Rounds have passed check(). Shards are about equal in bytes up and down.
+  // Rounds have passed check() and have lanes. They are not looked at afterwards. Shards are about
+  // equal in bytes up and down; some may be empty.
   void cut(std::span<const Round> rounds, std::uint32_t workers);
   // Instead: every worker combines everything.
   void copy(std::span<const Round> rounds, std::uint32_t workers);
 
-  // In order of rounds and lanes; the shards of all ranks one behind the other are the leg, unless
-  // each is all of it.
+  // The segments of a rank, in order of rounds and lanes. After cut() the shards of all ranks, one
+  // behind the other, are the leg. Valid until the next cut() or copy().
   [[nodiscard]] std::span<const Segment> of(std::uint32_t rank) const {
     if (copied_) return segments_;
     return std::span(segments_).subspan(firsts_[rank], firsts_[rank + 1] - firsts_[rank]);

@@ -44,10 +44,11 @@ struct WorldCounters {
   std::optional<double> aggregator_cpu_seconds;
 };
 
+// Ports belong to their workers' threads; all else is for one thread. A world outlives its workers.
 class World {
  public:
   virtual ~World() = default;
-  // Of a rank that is here.
+  // The end of a rank that is here, which is asserted. Lives as long as the world.
   virtual Carrier& port(std::uint32_t rank) = 0;
   // Ranks of the workers in this process, ascending; never empty.
   [[nodiscard]] virtual std::span<const std::uint32_t> here() const = 0;
@@ -55,8 +56,9 @@ class World {
   [[nodiscard]] virtual double combine_seconds() const = 0;
   // While no worker here is inside its port.
   [[nodiscard]] virtual WorldCounters counters() const { return {}; }
-  // All processes meet: each value becomes the largest of any process. Code::timeout names those
-  // that did not come in time; nobody meets in this world again.
+  // All processes meet, and this blocks until they do: each value becomes the largest of any
+  // process. All bring as many values. Code::timeout names who did not come in time; nobody meets
+  // in this world again.
   virtual Verdict meet(std::span<double> values) = 0;
   // The carrier's own float32 all-reduce, to compare with: values become the sums over processes.
   // Code::unavailable where there is none.
@@ -69,7 +71,10 @@ struct CarrierInfo {
   std::string_view summary;
   std::uint32_t workers_max = 0;
   // How many workers the launcher started, 0 where the caller chooses (all are in one process).
+  // Null where it is always the caller.
   Checked<std::uint32_t> (*launched)() = nullptr;
+  // Blocks until the workers of other processes are there. Code::invalid_argument names an option
+  // that this carrier does not accept. Never null.
   Checked<std::unique_ptr<World>> (*make_world)(const WorldOptions& options) = nullptr;
 };
 

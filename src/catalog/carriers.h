@@ -1,4 +1,4 @@
-// The catalogue of carriers: one row each.
+// The catalogue of carriers: one row each. Rows live as long as the program.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace sluice {
 
 inline constexpr std::array kCarriers{local::kInfo, mpi::kInfo, stream::kInfo};
 
-// Errors name what is accepted.
+// The row of this name. Code::invalid_argument names what is accepted.
 Checked<const CarrierInfo*> find_carrier(std::string_view name);
 
 }  // namespace sluice

@@ -1,5 +1,8 @@
 // The catalogue of codecs: one row each. The command line, the conformance suite, the fuzzers, the
 // benchmarks and the docs all walk this table.
+//
+// Rows live as long as the program. Functions have no state: any thread may call them. They are for
+// start-up, and allocate.
 #pragma once
 
 #include <array>
@@ -39,21 +42,23 @@ static_assert(codecs_are_well_formed(), "codec ids and names must be unique, opt
 
 // A codec as the user named it.
 struct NamedCodec {
-  const Info* info = nullptr;
+  const Info* info = nullptr;  // its row
   std::string spec;  // canonical: name, then the options that differ from the default, in order
   std::unique_ptr<Codec> codec;
 };
 
-// SPEC is `name` or `name:key=value,key=value`. Errors name what is accepted.
+// SPEC is `name` or `name:key=value,key=value`, of any bytes. Code::invalid_argument names what is
+// accepted.
 Checked<NamedCodec> make_codec(std::string_view spec);
 
 // What a spec of the catalogue means with a feedback, or without: options that follow it ("auto")
-// have their meaning. Other names are given back as they are. Refused: options that then contradict
-// each other.
+// have their meaning. A spec that is not of the catalogue is given back as it is. Refused: options
+// that then contradict each other.
 Checked<std::string> settle_spec(std::string_view spec, bool feedback);
 
 // Whether a state that was saved under one spec fits a codec of another: the same name, and the
-// same options but for those that only say what is sent (OptionInfo::resumes).
+// same options but for those that only say what is sent (OptionInfo::resumes). False for specs that
+// do not parse, unless they are equal.
 bool resumes(std::string_view saved, std::string_view spec);
 
 }  // namespace sluice

@@ -1,5 +1,8 @@
 // The catalogue of feedbacks: one row each, and which codecs take them. The command line, the
 // conformance suite and saved state walk this table.
+//
+// Rows live as long as the program. Functions have no state: any thread may call them. They are for
+// start-up, and allocate.
 #pragma once
 
 #include <array>
@@ -40,14 +43,16 @@ struct NamedFeedback {
   std::unique_ptr<Feedback> kind;                      // null: no feedback
 };
 
-// SPEC is `name` or `name:key=value,key=value`. Errors name what is accepted.
+// SPEC is `name` or `name:key=value,key=value`, of any bytes. Code::invalid_argument names what is
+// accepted.
 Checked<NamedFeedback> make_feedback(std::string_view spec);
 
 // What a SPEC can be, for people: "none, ef, dgc[:momentum=0.9]".
 std::string feedbacks_accepted();
 
-// Refuses feedback for a codec that cannot keep its promise (Traits::takes_feedback), naming the
-// codecs of the catalogue that can. `codec` is how the user named the codec.
+// Code::invalid_argument for feedback with a codec that cannot keep its promise
+// (Traits::takes_feedback). It names the codecs of the catalogue that can. `codec` is how the user
+// named the codec.
 Verdict check_feedback(const NamedFeedback& feedback, const Traits& traits, std::string_view codec);
 
 }  // namespace sluice

@@ -1,7 +1,11 @@
-// A bucket: the tensors that are handed over at once, cut into chunks. Planned alike on every rank.
-// Its chunks are handed out with all that belongs to them, and judged when their means have come.
+// A bucket: the tensors that are handed over at once, cut into chunks. The plan is the same on
+// every rank. Chunks are handed out with all that belongs to them, and judged when their means have
+// come.
 //
 // Exact tensors that are small share exchanges: they are laid end to end and cut together.
+//
+// load() is for one thread. Then several threads may work on chunks, each on its own: chunk(),
+// kept(), then arrived(), once each. An index is below count(). Only load() and probes() allocate.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +30,17 @@ struct BucketEntry {
   std::span<float> mean;
 };
 
+// All of it is the same on every rank.
 struct BucketOrder {
   std::uint64_t step = 0;
-  std::uint64_t number = 0;  // over all buckets of the job, alike on every rank
+  std::uint64_t number = 0;  // over all buckets of the job
   bool digest = false;       // of the means, to compare ranks by
   std::uint32_t probe = 0;   // number of the probe, from 1 (group/probe.h); 0: none
 };
 
 // What became of chunks; adds up over them in any order.
 struct Outcome {
-  std::uint64_t digest = 0;
+  std::uint64_t digest = 0;    // of the means, where BucketOrder::digest asks for it
   std::uint64_t infinite = 0;  // coordinates of the means that are Inf or NaN
 
   void add(const Outcome& other) {
@@ -49,7 +54,9 @@ class Bucket {
   // The memory outlives the bucket.
   explicit Bucket(Memory& memory) : memory_(memory) {}
 
-  // Entries' memory stays put until all means have come. Refused: entries that do not fit.
+  // Nothing of it is in flight. Entries' memory stays put until all means have come; `entries`
+  // itself is copied. Code::invalid_argument names an entry that does not fit, or comes twice: then
+  // there are no chunks.
   Verdict load(const BucketOrder& order, std::span<const BucketEntry> entries);
   [[nodiscard]] std::span<const BucketEntry> entries() const { return entries_; }
 
@@ -58,15 +65,17 @@ class Bucket {
   [[nodiscard]] std::uint64_t coordinates(std::size_t index) const { return plan_[index].count; }
   [[nodiscard]] Choice choice(std::size_t index) const { return plan_[index].choice; }
   [[nodiscard]] Extent extent(std::size_t index) const;
-  // Several threads may work on chunks, each on one.
+  // The chunk itself. Its spans live until the next load(); the tally is the calling driver's.
   Chunk chunk(std::size_t index, Tally& tally);
+  // What feedback keeps of it; nothing where nothing is kept.
   Kept kept(std::size_t index);
   // How it is kept, for measuring.
   [[nodiscard]] Kept kind(std::size_t index) const;
+  // `chunk` is that of the index.
   [[nodiscard]] Ticket ticket(std::uint64_t sequence, std::size_t index, const Chunk& chunk) const;
-  // Its mean is there.
+  // Its mean is there: writes the means of entries that share its exchange.
   Outcome arrived(std::size_t index, const Chunk& chunk);
-  // All are: what the probe found.
+  // Once all have arrived: what the probe found.
   [[nodiscard]] std::vector<TensorProbe> probes() const;
 
   [[nodiscard]] const BucketOrder& order() const { return order_; }

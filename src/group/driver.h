@@ -4,7 +4,9 @@
 //   driver.start(loads);                   takes memory; nothing is sent
 //   while (!*driver.advance()) { … }       or finish(), which blocks
 //
-// A driver belongs to one thread. Drivers of one Memory may run at the same time.
+// A driver belongs to one thread. Drivers of one Memory may run at the same time, with different
+// buckets. After an error, and after give_up(), a driver is dead: it gives Code::unavailable.
+// Chunks that were done keep their effect, the others have none.
 #pragma once
 
 #include <atomic>
@@ -25,7 +27,7 @@
 
 namespace sluice {
 
-// Chunks [first, last) of a bucket, and what became of them.
+// Chunks [first, last) of a bucket, and what became of them. The bucket is the caller's.
 struct Load {
   Bucket* bucket = nullptr;
   std::size_t first = 0;
@@ -44,25 +46,30 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // Takes the memory for the largest of these chunks. What start() may need is then there.
+  // Takes the memory for these loads: start() allocates nothing for loads that need no more. May
+  // throw bad_alloc.
   void reserve(std::span<const Load> loads);
-  // Buckets stay put until all of it is finished. Nothing may be in flight.
+  // Sends nothing yet. Buckets stay put until all of it is finished; `loads` is copied.
+  // Code::invalid_argument while something is in flight. May throw bad_alloc: then nothing has
+  // begun.
   Status start(std::span<const Load> loads);
-  // Does what can be done without blocking; true when all means are written. After an error the
-  // driver is dead: chunks that were done keep their effect, the others have none.
+  // Does what can be done without blocking; true when all means are written, or nothing is in
+  // flight. May throw bad_alloc: then give_up().
   Result<bool> advance();
-  // Blocks until all means are written. A time-out names who is missing in explain(). Ends soon,
+  // Blocks until all means are written. Code::timeout: explain() names who is missing. Ends soon,
   // as an error of kElsewhere, once another thread has set `stop`.
   Status finish(std::chrono::nanoseconds timeout, const std::atomic<bool>* stop = nullptr);
   static constexpr Error kElsewhere{Code::unavailable, 0, "another worker of this process failed"};
-  // After an exception: nothing of the buckets is touched any more, and the driver is dead.
+  // After an exception: nothing of the buckets is touched any more, and the driver is dead. Any
+  // number of times.
   void give_up();
 
   [[nodiscard]] bool is_running() const { return running_; }
   [[nodiscard]] bool is_dead() const { return dead_; }
-  // Of what is in flight or was last.
+  // What is in flight or was last, with outcomes. Valid until the next start().
   [[nodiscard]] std::span<const Load> loads() const { return loads_; }
-  // What happened, for a person, after an error. May allocate.
+  // What happened, for a person, after an error; empty where nothing did. Valid until the next
+  // start().
   [[nodiscard]] const std::string& explain() const { return explanation_; }
   [[nodiscard]] const Stats& stats() const { return stats_; }
 

@@ -1,4 +1,6 @@
 // One exchange in flight: its memory, its state machine and its traffic with the carrier.
+//
+// Belongs to the driver's thread. Nothing blocks. Only constructors and FlightSize allocate.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +17,16 @@
 
 namespace sluice {
 
-// Coordinates of a chunk: as wanted, but fitted to the codec's plan.
+// Coordinates of a chunk: as wanted, but fitted to the codec's plan. At least one multiple of what
+// the plan asks for.
 std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted);
 
-// Host and place memory that every extent of a group's tensors fits into.
+// Bytes of host and place memory that every extent fits into that was covered.
 struct FlightSize {
   std::size_t host = 0;
   std::size_t place = 0;
-  // `kept`: the kind of feedback that exchanges of this codec have; its memories are not looked at.
+  // Grows to what an exchange of this extent needs. `kept`: the kind of feedback that exchanges of
+  // this codec have; its memories are not looked at.
   void cover(const Codec& codec, const Extent& extent, const Kept& kept = {});
 };
 
@@ -39,18 +43,22 @@ class Flight {
     answers_.reserve(kLegRoundsMax);
   }
 
+  // Between begin() and the end of the exchange, be it an error.
   [[nodiscard]] bool busy() const { return exchange_ != nullptr; }
+  // Of the last begin().
   [[nodiscard]] const Ticket& ticket() const { return ticket_; }
 
-  // Begins the exchange and posts its first leg. The spans of the chunk and of what is kept of it
-  // stay put until not busy().
+  // Begins the exchange and posts its first leg; not while busy(). The spans of the chunk, of what
+  // is kept of it and of the arena stay put until not busy(). Memory is as FlightSize measured it.
+  // Fails as the codec and Carrier::post do: then it is not busy.
   Status begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
                Carrier& carrier, Stats& stats);
   Status begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
                Carrier& carrier, Stats& stats, Arena& arena);
 
-  // Goes as far as the carrier's answers allow, without blocking; true if anything moved. After an
-  // error the exchange is over and nothing of the caller's has been written.
+  // Goes as far as the carrier's answers allow, without blocking; true if anything moved. The
+  // carrier is that of begin(). After an error the exchange is over and nothing of the caller's has
+  // been written.
   Result<bool> advance(Carrier& carrier, Stats& stats);
 
  private:

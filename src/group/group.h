@@ -3,7 +3,8 @@
 //   group->start(step, entries);              // hands over gradients
 //   while (!*group->advance()) { … }       // or finish(), which blocks
 //
-// Every worker hands over the same tensors in the same order. A group belongs to one thread.
+// Every worker hands over the same tensors in the same order. A group belongs to one thread. After
+// an error of advance() or finish() it is dead: start() gives Code::unavailable.
 #pragma once
 
 #include <atomic>
@@ -33,19 +34,21 @@ class Group {
   Group(Token, std::unique_ptr<Memory> memory, Choice choice, Carrier& carrier);
 
   // All memory is taken here. `spec` names codec and options in digests and saved state; codec and
-  // carrier outlive the group.
+  // carrier outlive the group. Code::invalid_argument names options, tensors or a feedback that are
+  // not accepted. May throw bad_alloc.
   static Checked<std::unique_ptr<Group>> make(const GroupOptions& options, std::string_view spec,
                                               const Codec& codec, Carrier& carrier,
                                               std::span<const Tensor> tensors);
 
-  // Hands over the entries of a step; nothing may be in flight. Their memory stays put until
-  // finished.
+  // Hands over the entries of a step. Their memory stays put until finished. Code::invalid_argument
+  // while a step is in flight, or where an entry does not fit (explain()): then nothing has begun.
   Status start(std::uint64_t step, std::span<const BucketEntry> entries);
-  // As Driver::advance() and finish().
+  // As Driver::advance() and finish(); the time-out is that of the options. When all means are
+  // written the step has ended, and the codecs' models with it.
   Result<bool> advance();
   Status finish(const std::atomic<bool>* stop = nullptr);
-  // After an exception in advance() or finish(): nothing of the jobs is touched any more, and the
-  // group is dead.
+  // After an exception in advance() or finish(): nothing of the entries is touched any more, and
+  // the group is dead.
   void give_up() { driver_.give_up(); }
   // Whether a step is in flight.
   [[nodiscard]] bool is_running() const { return driver_.is_running(); }
@@ -57,13 +60,14 @@ class Group {
   [[nodiscard]] const Stats& stats() const { return driver_.stats(); }
   // What its codec counted in all steps, by the names of its row in the catalogue.
   [[nodiscard]] std::span<const std::uint64_t> counts() const { return memory_->totals(choice_); }
+  // Between steps: Memory::residual.
   [[nodiscard]] std::span<const float> residual(std::size_t tensor) const {
     return std::as_const(*memory_).residual(tensor);
   }
   // Between steps: Memory::memories.
   [[nodiscard]] Memories memories(std::size_t tensor) { return memory_->memories(tensor); }
 
-  // Between steps: Memory::save and load.
+  // Between steps, which is asserted: Memory::save and load. A dead group loads nothing.
   [[nodiscard]] std::vector<std::byte> save() const;
   Verdict load(std::span<const std::byte> saved);
 

@@ -1,4 +1,4 @@
-// What a worker of a job is told once.
+// What a worker of a job is told once. All but the rank is the same on every rank.
 #pragma once
 
 #include <chrono>
@@ -22,6 +22,7 @@ struct GroupOptions {
   bool keep_before = false;
 };
 
+// Code::invalid_argument names a number that is out of range. The feedback is not looked at.
 Verdict check(const GroupOptions& options);
 
 // Coordinates per chunk where one call reduces one tensor. A codec with a budget for the whole

@@ -2,8 +2,10 @@
 // chosen, feedback's memories, codec state per tensor and per model, and the counts of the step in
 // hand. Cuts tensors into chunks.
 //
-// Chunks of one step may be worked on by several threads: they never share a byte of it but the
-// counts, which each hands over by count().
+// Between steps a memory belongs to one thread. Chunks of one step may be worked on by several:
+// they never share a byte of it but the counts, which each hands over by count(). Indices of
+// tensors and choices are in range; only add, choose and offer check them. "Refused" is
+// Code::invalid_argument, which names the value and what is accepted.
 #pragma once
 
 #include <cstddef>
@@ -93,8 +95,9 @@ class Memory {
   Chunk chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor& all,
                       std::uint64_t offset, std::span<const float> gradient, std::span<float> mean,
                       std::span<std::byte> state, Tally& tally) const;
-  // Names a chunk that travels through a choice alike on every rank, but for the sequence number:
-  // as one number, and in parts. All changes of choices so far are in it: budgets depend on them.
+  // Name a chunk that travels through a choice, as one number and in parts. The same on every rank.
+  // They do not include the sequence number. All changes of choices so far are in them: budgets
+  // depend on these.
   [[nodiscard]] std::uint64_t digest(const Chunk& chunk, Choice choice) const;
   [[nodiscard]] Topic topic(const Chunk& chunk, std::uint64_t step, Choice choice) const;
 

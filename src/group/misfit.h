@@ -9,6 +9,7 @@
 
 namespace sluice {
 
+// `index` is of the entry in its bucket. Names what the entry has and what is accepted.
 template <class BucketEntry>
 std::string misfit(std::size_t index, const BucketEntry& entry, const Tensor& tensor,
                    bool brings_rows) {

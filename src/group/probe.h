@@ -3,9 +3,11 @@
 //
 // The blocks of a tensor take turns: in every probe one of 32 is looked at, and at least one. In
 // small tensors turns come sooner: there are 16, 8, … 1 of them. What is found is multiplied by the
-// number of turns, so that it estimates the whole tensor, and after kProbeTurns probes every block
-// has had the same weight. Whose turn it is follows from the tensor, the block's place in it and
-// the probe's number alone: all ranks choose the same blocks.
+// number of turns, so it estimates the whole tensor. After kProbeTurns probes every block has had
+// the same weight. Whose turn it is follows from the tensor, the block's place in it and the
+// probe's number alone: all ranks choose the same blocks.
+//
+// Belongs to one thread, and is for one bucket at a time: clear, look_at, compare.
 #pragma once
 
 #include <cstddef>
@@ -43,15 +45,18 @@ struct ProbedChunk {
 
 class Probe {
  public:
+  // Forgets all blocks.
   void clear();
-  // Copies the blocks whose turn it is in probe `number`. Chunks of a tensor come in a row.
+  // Copies the blocks whose turn it is in probe `number`. Before any mean is written: it may lie
+  // over the gradient. Chunks of a tensor come in a row. chunk.mean stays put until compare(). May
+  // throw bad_alloc.
   void look_at(const ProbedChunk& chunk, std::uint32_t number);
 
-  // What travels exactly, and where its mean belongs.
+  // What travels exactly, and where its mean belongs. Valid until the next look_at() or clear().
   [[nodiscard]] std::span<const float> input() const { return input_; }
   [[nodiscard]] std::span<float> mean() { return mean_; }
 
-  // Both means are there.
+  // Once both means are there: one for each tensor that was looked at.
   [[nodiscard]] std::vector<TensorProbe> compare() const;
 
  private:

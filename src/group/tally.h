@@ -1,4 +1,4 @@
-// The counts of one driver in a step, by codec.
+// The counts of one driver in a step, by codec. Belongs to the driver's thread.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,11 @@ using Choice = std::uint32_t;  // number of a codec in a memory's table
 
 class Tally {
  public:
-  // Zeros for all codecs that the memory has.
+  // Zeros for all codecs that the memory has. Allocates where it has more than before.
   void reset(const Memory& memory);
 
   [[nodiscard]] std::size_t codec_count() const { return ends_.size(); }
+  // The counts of a codec, below codec_count(). Valid until the next reset().
   [[nodiscard]] std::span<std::uint64_t> of(Choice choice) {
     return std::span(counts_).subspan(first(choice), ends_[choice] - first(choice));
   }

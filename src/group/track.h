@@ -17,23 +17,27 @@ namespace sluice {
 
 class Track final : private Readiness {
  public:
+  // What a caller is told: a bucket is finished, its turn has come, or no more will come.
   struct Event {
     enum class Kind : std::uint8_t { nothing, bucket, turn, closed };
     Kind kind = Kind::nothing;
-    Waves::Finished bucket = {};
-    std::uint64_t turn = 0;
+    Waves::Finished bucket = {};  // of kind bucket
+    std::uint64_t turn = 0;       // of kind turn: its number
   };
 
-  // `fused`: the driver's carrier, if ranks agree on waves through it. All outlive the track.
+  // `index` is below the number of tracks, and no other track has it. `fused`: the driver's
+  // carrier, if ranks agree on waves through it, or null. All outlive the track.
   Track(Waves& waves, std::size_t index, Driver& driver, FusedPort* fused);
   ~Track() override;
   Track(const Track&) = delete;
   Track& operator=(const Track&) = delete;
 
-  // As far as it goes without blocking. A turn is over when this is called again. After an error
-  // the track is dead, and those beside it learn that it is.
+  // As far as it goes without blocking; Kind::nothing: call it again later. A turn is over when
+  // this is called again. After an error this track and those beside it are dead: they get
+  // kElsewhere. Driver::explain() has the words of the track's own error.
   Result<Event> advance();
-  // The same, and blocks until there is something to tell. Each wave has that much time.
+  // The same, and blocks until there is something to tell. Each wave has that much time. Not to be
+  // mixed with advance() while a wave is in flight.
   Result<Event> serve(std::chrono::nanoseconds timeout);
   static constexpr Error kElsewhere{Code::unavailable, 0, "another port of the queue failed"};
 

@@ -9,16 +9,17 @@
 //   wave 1  {buckets 1 2 3}   on the next track, while wave 0 is still on its way
 //
 // A wave is bounded in coordinates: a large bucket is several waves. Wave w runs on track w modulo
-// the number of tracks. A wave settles the next one with its first collective that is not small, so
+// the number of tracks. A wave settles the next one with its first collective that is not small. So
 // the next one encodes while this one is on its way. A small wave, of less than half the bound, is
 // over soon: it settles the next one at its end, and the next one is larger for it. It does not
 // wait where everybody has the rest of the step, since that cannot grow. A *turn* is a place in the
 // order for collectives of the caller's own. It is a wave by itself.
 //
 // Carriers whose workers need not agree (aggregators) have waves too: the next bucket, or as much
-// of it as a wave holds, and the one after it is settled at once.
+// of it as a wave holds. The one after it is settled at once.
 //
-// Any thread may call. Only wait() waits for others; who puts waits for who puts.
+// Any thread may call any function. Of a track's functions, take, wait, finish and hear, one is
+// called at a time. Only wait() waits for other ranks or callers. put() waits for another put().
 #pragma once
 
 #include <condition_variable>
@@ -59,30 +60,35 @@ class Waves {
   };
   enum class Next : std::uint8_t { nothing, wave, closed, failed };
 
-  // The memory outlives this.
+  // The memory outlives this. At least one track.
   Waves(Memory& memory, const WavesOptions& options);
 
-  // Each gives the number of what was put: 0, 1, 2, … Unavailable: closed, or a track has failed.
-  // A tensor that an unfinished bucket has is refused: both would write its memories.
+  // Each gives the number of what was put: 0, 1, 2, … The number in `order` is not looked at.
+  // Entries' memory stays put until the bucket is finished. Code::unavailable: closed, or a track
+  // has failed. Code::invalid_argument: an entry does not fit, or its tensor is in an unfinished
+  // bucket, since both would write its memories. On refusal nothing was put. May throw bad_alloc.
   Checked<std::uint64_t> put(const BucketOrder& order, std::span<const BucketEntry> entries);
   Checked<std::uint64_t> put_turn();
-  // No more is put: tracks end when all is finished, or at once.
+  // No more can be put: tracks end when all is finished, or at once. For good.
   void close(bool at_once);
-  // A track has failed: so do the others.
+  // A track has failed: so do the others. For good.
   void fail();
   // Whether nothing that was put is unfinished.
   [[nodiscard]] bool is_empty() const;
 
-  // The track's next wave, if there is one yet.
+  // The track's next wave, if there is one yet. Once the one before is finished. Buckets of a wave
+  // belong to this and stay until the wave is finished.
   Next take(std::size_t track, Wave& wave);
-  // The same, and waits for it.
+  // The same, and blocks until there is one, or close() or fail().
   Next wait(std::size_t track, Wave& wave);
-  // Its means are all written; those buckets of it that are finished, in order.
+  // All means of the wave are written. `loads` are its loads with their outcomes. Gives the buckets
+  // that are finished with it, in order.
   std::vector<Finished> finish(const Wave& wave, std::span<const Load> loads);
 
   // How many buckets and turns have been put.
   [[nodiscard]] std::uint64_t ready() const;
-  // What a collective of the wave told; may settle the next wave if it was not small.
+  // What a collective of the wave told; may settle the next wave if it was not small. `least` comes
+  // from outside: no number does harm.
   void hear(const Wave& wave, std::optional<std::uint64_t> least, bool bulk);
 
  private:

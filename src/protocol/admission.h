@@ -1,9 +1,11 @@
 // What a job may have of an aggregator: as a whole or not at all.
 //
-// How much depends on the limits alone, so that a job gets the same at every time: one job gets at
-// most a quarter of the slots and of the memory. What others hold decides only whether it is
-// admitted. A host that has jobs here already leaves a quarter of every limit to other hosts, so
-// that nobody can lock the aggregator by joining again and again.
+// How much a job gets depends on the limits alone, so it gets the same at every time: at most a
+// quarter of the slots and of the memory. What others hold decides only whether it is admitted. A
+// host that has jobs here already leaves a quarter of every limit to other hosts. So nobody can
+// lock the aggregator by joining again and again.
+//
+// Functions have no state and never fail: any thread may call them.
 #pragma once
 
 #include <chrono>
@@ -17,6 +19,7 @@
 
 namespace sluice::protocol {
 
+// Jobs and slots are at least 1.
 struct Limits {
   std::uint32_t jobs_max = 64;
   std::uint32_t slots_max = 8192;                 // of all jobs together
@@ -48,10 +51,12 @@ struct Share {
   }
 };
 
-// How many slots of this size a job gets that asks for so many; 0: not one fits.
+// How many slots a job gets that asks for so many, of so many bytes each; 0: not one fits.
+// `slot_size` is not 0.
 std::uint32_t slots_of_job(const Limits& limits, std::uint32_t asked, std::size_t slot_size);
 
-// Why there is no room for this beside what all have and what the same host has of it; else empty.
+// Why there is no room for `asked`, for a person; empty: there is. `all` is what all jobs hold,
+// `same_host` the part of it that the asking host holds.
 std::string no_room(const Limits& limits, const Share& all, const Share& same_host,
                     const Share& asked);
 

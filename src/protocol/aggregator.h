@@ -1,4 +1,7 @@
-// The aggregator's side: jobs by name, slots leased to them. No I/O, no clock, no thread.
+// The aggregator's side: jobs by name, slots leased to them.
+//
+// No I/O, no clock, no thread: datagrams come in with the time, and answers go to an Outbox. One
+// thread at a time. Times never go backwards from call to call.
 #pragma once
 
 #include <cstddef>
@@ -21,38 +24,45 @@
 
 namespace sluice::protocol {
 
+// Rules are not null; others than ours are for tests.
 struct AggregatorOptions {
   Limits limits = {};
-  std::uint32_t frame_size = 9000;        // the largest datagram that is taken
+  std::uint32_t frame_size = 9000;        // the largest datagram of a job: 1104 to 65507 bytes
   std::size_t receive_buffer = 4u << 20;  // of the socket: what workers may have on their way
-  SipKey secret = {};                     // of cookies and epochs: another one at every start
+  SipKey secret = {};                     // of cookies and epochs: random, another at every start
   SlotRule rule = &slot_rule;
   RingRule ring_rule = &protocol::ring_rule;
 };
 
+// Stays where it was made: its jobs refer to its counters.
 class Aggregator {
  public:
+  // Asserts that the options are in range.
   explicit Aggregator(const AggregatorOptions& options);
 
-  // A datagram from outside: whatever it holds, the worst it does is to be counted and dropped. Who
-  // has not proven its address gets back at most as many bytes as it sent.
+  // A datagram from outside. Whatever it holds, the worst it does is to be counted and dropped. Who
+  // has not proven its address gets back at most as many bytes as it sent. The datagram is not
+  // looked at afterwards. Takes memory while jobs form and start. Where the system gives none for a
+  // job's slots the job is refused; other allocations may throw bad_alloc.
   void receive(const Address& from, std::span<const std::byte> datagram, Time now, Outbox& out);
 
-  // Takes no new jobs from here on; those that are here go on, and so do others of their workers.
+  // Takes no new jobs from here on, for good. Jobs that are here go on. A worker that is in one of
+  // them may still bring another job.
   void drain() { is_draining_ = true; }
 
   // Jobs that are here keep what they have.
   void set_limits(const Limits& limits);
 
-  // Forgets jobs that are over. Call it now and then.
+  // Forgets jobs that are over, with their memory. Call it now and then. Looks at all jobs, as the
+  // functions below do.
   void expire(Time now);
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
-  // That form or run.
+  // How many form or run, and were not refused.
   [[nodiscard]] std::size_t jobs() const;
-  // By jobs that run.
+  // What jobs that run hold.
   [[nodiscard]] Share taken() const;
-  // For a person.
+  // Of the same jobs as jobs(), by their names, for a person. Allocates.
   [[nodiscard]] std::vector<JobReport> reports() const;
 
  private:

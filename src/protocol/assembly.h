@@ -1,8 +1,8 @@
-// Takes the rounds of one step apart into pieces that fit into frames, and puts the answers
+// Takes the rounds of one leg apart into pieces that fit into frames, and puts the answers
 // together.
 //
-// How a round travels depends on it and on the frames' size alone, never on what anybody sends, so
-// that all workers number their pieces alike:
+// How a round travels depends on it and on the frames' size alone, never on what anybody sends. So
+// all workers give their pieces the same numbers:
 //
 //   lanes   cut on borders of segments; each piece's answer is a part of the round's answer
 //   full    sums with headers whose grains are larger than a frame: full sums are asked for, and
@@ -11,6 +11,8 @@
 //   blocks  which blocks there are first, then their sums (block_way.h)
 //
 // The last two make a second phase: pieces() are new then.
+//
+// Belongs to one thread. No I/O. Memory grows to the largest leg and is then reused.
 #pragma once
 
 #include <array>
@@ -36,35 +38,41 @@ static_assert(kPayloadMin >= 64 * (kMessageHeader + sizeof(std::uint32_t)),
               "everybody's sizes must fit one frame, or lists cannot begin");
 static_assert(kPayloadMin / 64 > kMessageHeader, "a frame must bring a byte of every worker");
 
-// What one frame asks for.
+// What one frame asks for. `at`, sizes and `accepted` are for the assembly itself.
 struct Piece {
   Reduction what;
-  std::uint32_t round = 0;
-  std::span<const std::byte> up;
-  std::uint64_t only = 0;    // bits of the workers to count
-  std::size_t at = 0;        // where its answer goes, bytes into what the round collects
-  std::size_t size_max = 0;  // of the answer
-  std::size_t size = 0;      // as it came
+  std::uint32_t round = 0;        // of the leg
+  std::span<const std::byte> up;  // stays put until the phase is done
+  std::uint64_t only = 0;         // bits of the workers to count
+  std::size_t at = 0;             // where its answer goes, bytes into what the round collects
+  std::size_t size_max = 0;       // of the answer
+  std::size_t size = 0;           // as it came
   bool accepted = false;
   bool is_sparse = false;  // who has nothing sends nothing: `up` is empty then
 };
 
 class Assembly {
  public:
+  // 1 to 64 workers; a rank below them.
   Assembly(std::uint32_t workers, std::uint32_t rank);
 
-  // Rounds have passed check(); what they name stays put until the answers are taken.
+  // Forgets the leg before. Rounds have passed check() and check_up(). They have lanes, and `down`
+  // of down_size_max(). What they name stays put until the answers are taken. `payload_max` is at
+  // least kPayloadMin, and the same on all workers.
   void begin(std::span<const Round> rounds, std::size_t payload_max);
 
-  // Of this phase.
+  // Of this phase; none where nothing is left to ask. Valid until advance() or begin().
   [[nodiscard]] std::span<const Piece> pieces() const { return pieces_; }
 
-  // The answer to a piece that has none yet; comes from outside. Code::malformed changes nothing.
+  // The answer to a piece that has none yet; both come from outside. Code::malformed: the piece has
+  // no answer; bytes of its round's `down` may have been written.
   Status accept(std::size_t piece, std::span<const std::byte> payload, std::uint64_t counted);
   // Whether all pieces of this phase have their answer.
   [[nodiscard]] bool is_phase_done() const { return left_ == 0; }
-  // After that: true when answers() are there, false when a phase with new pieces has begun.
+  // Once is_phase_done(): true when answers() are there, false when a phase with new pieces has
+  // begun. Code::malformed: what came makes no answer; only begin() may follow.
   Result<bool> advance();
+  // One for each round, in order; empty until advance() is true. Valid until the next begin().
   [[nodiscard]] std::span<const Answer> answers() const { return answers_; }
 
  private:

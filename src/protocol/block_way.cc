@@ -23,6 +23,7 @@ std::size_t integer_size(const Reduction& what) { return what.bits / 8u; }
 void BlockWay::begin(const Reduction& what, std::span<const std::byte> up, bool is_counted,
                      std::size_t payload_max) {
   SLUICE_ASSERT(what.op == Op::block_sum && what.grain % 8 == 0);
+  SLUICE_ASSERT(payload_max > kBlockListHeader + kBlockHeader);
   what_ = what;
   up_ = up;
   is_counted_ = is_counted;
@@ -118,6 +119,7 @@ void BlockWay::add_up(std::uint32_t piece, const Block& block, std::uint32_t num
   store_le(memory, used_ + sizeof number, static_cast<std::uint8_t>(block.form));
   std::ranges::copy(block.body, memory.subspan(used_ + kBlockHeader).begin());
   const std::size_t size = kBlockHeader + block.body.size();
+  SLUICE_DASSERT(number < fused_ && run.at + run.size == used_);
   run.size += size;
   used_ += size;
 }

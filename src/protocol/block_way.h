@@ -1,9 +1,12 @@
 // How a block_sum travels: which blocks there are first, then their sums alone.
 //
-// All workers unite one bit per block. The blocks of that union, in order, are fused into pieces of
-// as many as fit into a frame whatever their form, so all workers have the same schedule and know
-// all of it. A piece is a block_sum by itself: its blocks are numbered from 0, and a worker sends
-// those that it has. A block that is larger than a frame is cut into parts, a piece each.
+// All workers unite one bit per block. The blocks of that union, in order, are fused into pieces:
+// as many blocks as fit into a frame whatever their form. So all workers have the same schedule and
+// know all of it. A piece is a block_sum by itself: its blocks are numbered from 0, and a worker
+// sends those that it has. A block that is larger than a frame is cut into parts, a piece each.
+//
+// Belongs to one thread. Call in this order: begin, plan, accept for every piece, finish. Memory
+// grows to the largest round and is then reused.
 #pragma once
 
 #include <cstddef>
@@ -20,29 +23,35 @@ namespace sluice::protocol {
 
 class BlockWay {
  public:
-  // The bytes have passed check_up() and stay put; a worker that is not counted has none that
-  // matter.
+  // A block_sum. `up` has passed check_up() and stays put until plan() is over. What a worker
+  // brings that is not counted does not matter. `payload_max` is at least kPayloadMin (assembly.h).
   void begin(const Reduction& what, std::span<const std::byte> up, bool is_counted,
              std::size_t payload_max);
 
   // --- which blocks there are ---
 
-  // A bit per block, united by all.
+  // The reduction that unites a bit per block.
   [[nodiscard]] Reduction presence() const;
+  // This worker's bits. Both spans live until the next begin().
   [[nodiscard]] std::span<const std::byte> present() const { return present_; }
+  // Where the caller puts the answer, before plan().
   [[nodiscard]] std::span<std::byte> united() { return united_; }
 
   // --- their sums ---
 
   // When united() is there, from outside. Code::malformed where blocks of this worker are missing.
   Status plan();
+  // 0 before plan(), and where nobody has a block. Pieces that follow are below it.
   [[nodiscard]] std::uint32_t pieces() const { return pieces_; }
   [[nodiscard]] Reduction what_of(std::uint32_t piece) const;
-  // What this worker sends; nothing where it has no block of the piece.
+  // What this worker sends; nothing where it has no block of the piece. Lives until the next
+  // plan().
   [[nodiscard]] std::span<const std::byte> up_of(std::uint32_t piece) const;
-  // The answer to a piece, from outside: all its blocks, or Code::malformed. `down` is the round's.
+  // The answer to a piece, from outside: all its blocks, or Code::malformed. `down` is the round's,
+  // of down_size_max() bytes, the same in all calls. After an error its bytes are anything, and
+  // the piece has no answer. Once per piece.
   Status accept(std::uint32_t piece, std::span<const std::byte> payload, std::span<std::byte> down);
-  // When all are there: the bytes of the round's answer.
+  // When all pieces are there: writes the round's answer and says its size.
   std::size_t finish(std::span<std::byte> down);
 
  private:

@@ -3,6 +3,8 @@
 // Additive increase, multiplicative decrease, within what the aggregator's receive buffer holds. A
 // few lost frames in a hundred are weather: on a link that loses them anyway, a decrease for each
 // would leave it idle. More than that is a queue that overflows.
+//
+// One thread. Never fails, never allocates.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +19,8 @@ enum class Queues : std::uint8_t { empty, some, long_ };
 
 class Congestion {
  public:
-  // What the aggregator can hold; the window starts small, since all workers start at once, and
-  // grows by answers.
+  // Starts anew. `limit` is the number of frames that the aggregator can hold of this worker. The
+  // window starts small, since all workers start at once, and grows by answers.
   void open(std::uint32_t limit, std::uint32_t workers) {
     SLUICE_DASSERT(workers >= 1);
     limit_ = std::max(kLeast, static_cast<double>(limit));
@@ -30,11 +32,14 @@ class Congestion {
     recovery_ = 0;
     SLUICE_DASSERT(window_ >= kLeast && window_ <= limit_);
   }
+  // Frames that may be on their way: at least 2, whatever the limit.
   [[nodiscard]] std::uint32_t window() const { return static_cast<std::uint32_t>(window_); }
-  // More is lost than by queues that overflow now and then.
+  // Whether more is lost than by queues that overflow now and then.
   [[nodiscard]] bool is_stormy() const { return loss_ > kStorm; }
+  // Whether the window still grows by one with every answer.
   [[nodiscard]] bool is_starting() const { return window_ < threshold_; }
 
+  // A frame was answered, and the queues on its way were like this.
   void answered(Queues queues) {
     remember(0);
     if (queues == Queues::empty) {
@@ -46,7 +51,8 @@ class Congestion {
     if (queues == Queues::some) return;
     window_ = std::max(window_ - 1.0 / window_, std::min(window_, kKept));
   }
-  // Of a frame with this number; frames sent before the last decrease are of the same event.
+  // A frame was lost. `serial` is its number; the next frame will get `serial_next`. Losses of
+  // frames that were sent before the last decrease are of the same event: they decrease nothing.
   void lost(std::uint64_t serial, std::uint64_t serial_next) {
     SLUICE_DASSERT(serial < serial_next);
     remember(1);

@@ -1,5 +1,8 @@
-// What an aggregator counted. received = accepted + again + passed + asked + stale + every reason
-// to drop, always; accepted + silent = completed · workers, where all that began was completed.
+// What an aggregator counted. Two equations hold:
+//
+//   received = accepted + again + passed + blocked + asked + stale + control + malformed
+//              + unexpected + strangers + unproven + gone + tableless + mismatched
+//   accepted + silent = completed · workers, where all uses that began were completed
 #pragma once
 
 #include <array>
@@ -16,7 +19,7 @@ struct Counters {
   std::uint64_t strangers = 0;   // in a member's name from another address
   std::uint64_t unproven = 0;    // joins from addresses that have not proven themselves; asked to
   std::uint64_t gone = 0;        // of a job or epoch that is not here; told so
-  std::uint64_t control = 0;     // join, leave, table, restore
+  std::uint64_t control = 0;     // join, leave, table, restore, where no other count has them
   std::uint64_t accepted = 0;    // contributions counted
   std::uint64_t again = 0;       // contributions that were here already
   std::uint64_t passed = 0;      // frames about a ring's use without data
@@ -35,7 +38,7 @@ struct Counters {
   std::uint64_t down_bytes = 0;  // payload of result frames
 };
 
-// Of counters that are nothing but numbers.
+// Adds every counter of `from` to the same of `into`. Counted is a struct of uint64_t alone.
 template <class Counted>
 void add(const Counted& from, Counted& into) {
   using Numbers = std::array<std::uint64_t, sizeof(Counted) / sizeof(std::uint64_t)>;

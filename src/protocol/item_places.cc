@@ -83,6 +83,7 @@ std::optional<std::uint32_t> ItemPlaces::begin(std::uint32_t number, Trips& trip
   const std::uint32_t index = place_of(number, channel.begun);
   Place& place = at(index);
   SLUICE_DASSERT(!place.is_busy);
+  SLUICE_DASSERT(place.uses == channel.begun / each_);
   const Queued& queued = channel.queue[channel.queue_first++];
   ++place.uses;
   place.channel = number;
@@ -152,6 +153,7 @@ Arrived ItemPlaces::take_result(const wire::Frame& frame, Trips& trips, Time now
   SLUICE_DASSERT(waits_for(frame.header));
   const std::uint32_t index = frame.header.slot;
   trips.answered(index, (frame.header.flags & wire::kRepeated) != 0, now);
+  SLUICE_DASSERT(busy_ > 0);
   Place& place = at(index);
   place.is_busy = false;
   --busy_;

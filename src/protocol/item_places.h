@@ -2,10 +2,12 @@
 //
 // Each channel has places of its own and puts its items into them in turn. So which use of which
 // place an item becomes depends on the items before it alone, and is the same on all workers. An
-// item waits until the one before it in its place has its result. The number of the use is the
-// item's use.
+// item waits until the one before it in its place has its result.
 //
 // The base of slots (link_slots.h) and of rings (link_rings.h): what is the same for both.
+//
+// Belongs to its link's thread. A `place` must be one that has() knows, and Trips is the link's:
+// both are ours to keep right. Frames come from outside, but have passed wire::parse().
 #pragma once
 
 #include <cstddef>
@@ -32,12 +34,16 @@ class ItemPlaces {
 
   // --- items ---
 
-  // Forgets all of them.
+  // Forgets all of them: their memory is not looked at any more. Numbers of uses go on. The caller
+  // drops the trips, too.
   void drop_items();
+  // Places whose item waits for its result.
   [[nodiscard]] std::uint32_t busy() const { return busy_; }
-  // The channel whose next item is the first in order, of those whose next place is free.
+  // The channel whose next item is the first in order, of those whose next place is free. Takes
+  // time for all channels.
   [[nodiscard]] std::optional<Turn> next_turn() const;
-  // Gives the channel's next item its place. Nothing, if it has its result already.
+  // Gives the item of next_turn() its place. Nothing, if the item has its result already: then it
+  // has had its turn.
   std::optional<std::uint32_t> begin(std::uint32_t channel, Trips& trips, Time now);
 
   // --- places, by their number on the wire ---
@@ -47,10 +53,12 @@ class ItemPlaces {
   }
   // Of the item that has the place, or of the last one that had.
   [[nodiscard]] std::uint32_t use_of(std::uint32_t place) const { return at(place).use(); }
-  // Whether the frame is about the item that has its place.
+  // Whether the frame is about the item that has its place: slot, use and digest. Any header.
   [[nodiscard]] bool waits_for(const wire::Header& header) const;
+  // A question about the item that has the place.
   [[nodiscard]] wire::Header question_about(std::uint32_t place, Time now) const;
-  // The result of an item that is waited for.
+  // Frees the place. The frame is a result that waits_for(); the payload is kept for an aggregator
+  // that loses its memory.
   Arrived take_result(const wire::Frame& frame, Trips& trips, Time now);
   // Items that the last result of this place overtook are asked about.
   void find_overtaken_by(std::uint32_t place, Trips& trips) {
@@ -58,12 +66,15 @@ class ItemPlaces {
   }
   // Whether few items or none come behind its item in the channel.
   [[nodiscard]] bool is_one_of_the_last(std::uint32_t place) const;
-  // Of those of its channel that wait: whether it is one that speaks for all of them.
+  // Whether its item is one of the oldest that wait in the channel, Trips::voices() of them: these
+  // speak for all.
   [[nodiscard]] bool is_among_oldest(std::uint32_t place, const Trips& trips);
 
   // --- an aggregator that has lost its memory ---
 
+  // As of KeptResults.
   [[nodiscard]] std::size_t to_restore() const { return kept_.to_restore(); }
+  // The aggregator has the result of this use. has() the slot; any use.
   void take_restored(const wire::Header& header);
   void send_restores(Time now, const Trips& trips, OutgoingFrames& out) {
     kept_.send(now, trips, out);
@@ -101,8 +112,9 @@ class ItemPlaces {
   // Numbered from `first` on: `each` for every channel, or more in all. May throw bad_alloc.
   void make_places(std::uint32_t first, std::uint32_t count, std::uint32_t each,
                    std::size_t payload_max);
+  // After make_places(). The queue may grow: may throw bad_alloc.
   void put_item(const Item& item);
-  // Hands back what others may not have yet, sends everything again.
+  // Hands back what others may not have yet, sends everything again that is not answered.
   void begin_again(Trips& trips);
 
   [[nodiscard]] const Place& at(std::uint32_t place) const;
@@ -110,8 +122,10 @@ class ItemPlaces {
   [[nodiscard]] std::uint32_t first() const { return first_; }
   [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(places_.size()); }
   [[nodiscard]] std::uint32_t each() const { return each_; }
+  // The header of the contribution of the item that has the place. Reads a float sum's bytes.
   [[nodiscard]] wire::Header contribution_of(std::uint32_t place) const;
-  // An item that has not had its turn, by its number in the channel.
+  // An item that has not had its turn, by its number in the channel; null if there is none. Valid
+  // until the next put_item().
   [[nodiscard]] const Queued* find_queued(std::uint32_t channel, std::uint64_t number) const;
   [[nodiscard]] Queued* find_queued(std::uint32_t channel, std::uint64_t number);
   // Items of the channel that came long before the answered one, and wait.

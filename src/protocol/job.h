@@ -1,5 +1,12 @@
 // One job at an aggregator: who joins it, when it starts, who leaves. Sums are made in its slots
 // (job_slots.h) and rings (job_rings.h), which answer through its members (job_members.h).
+//
+// A job forms, runs from start() on, and has ended when all workers have left. If a member joins
+// again with a later attempt, the job forms anew: sums are lost, and all members join again. A job
+// may be refused at any time: then nothing goes on, and whoever speaks is told why.
+//
+// Belongs to the aggregator's thread. No I/O, no clock. The Outbox has the answers when a function
+// returns.
 #pragma once
 
 #include <array>
@@ -37,7 +44,8 @@ struct JobTerms {
 
 class Job {
  public:
-  // The first join decides how many workers there are and what the terms are.
+  // The first join decides how many workers there are and what the terms are. It still has to
+  // join(). Counters outlive the job.
   Job(const JobTerms& terms, const wire::Join& first, Counters& counters);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -52,36 +60,44 @@ class Job {
   [[nodiscard]] bool wants(const wire::Join& wish) const {
     return wish.workers == members_.count() && wish.terms == wanted_terms_;
   }
-  // Whether another life has the rank: for good while the job runs, else while it is heard of.
+  // Whether another life has the rank. While the job runs every rank is taken by its members; while
+  // it forms, by a member that was heard of lately.
   [[nodiscard]] bool is_taken(std::uint32_t worker, std::uint64_t token, Time now) const;
-  // Enters a wish, or refuses it. Whether it was entered: then it is to be welcomed.
+  // True: the wish was entered, and the caller starts the job or welcomes the worker. False: it was
+  // refused, and the sender is told why; or it is of an earlier attempt and was ignored. While the
+  // job forms, a wish that contradicts others refuses the whole job.
   bool join(const wire::Header& header, const wire::Join& wish, const Address& from, Time now,
             Outbox& out);
   // All are here, and it does not run yet.
   [[nodiscard]] bool is_ready() const;
-  // What it asks for when it is ready: a single slot's memory, with a ring, and how many of them.
-  // Bound: not fewer.
+  // What a job asks for.
   struct Demand {
-    std::uint32_t slots = 0;
-    std::size_t slot_size = 0;
-    bool is_bound = false;
+    std::uint32_t slots = 0;    // the least that any worker wants
+    std::size_t slot_size = 0;  // bytes of a slot and of a ring
+    bool is_bound = false;      // the job has run before: it needs exactly these slots
   };
+  // Once it is_ready().
   [[nodiscard]] Demand demand() const;
-  // Begins an epoch, which is not 0, and welcomes everybody.
+  // Once it is_ready(): begins an epoch, which is not 0, with 1 to 65535 slots, and welcomes
+  // everybody. Takes all memory. Where the system gives none, all are refused instead.
   void start(std::uint32_t epoch, std::uint32_t slots, Outbox& out);
-  // To one who has joined, or wants to; as many bytes as its join had.
+  // To one whose join() was entered; as many bytes as its join had, if frames may be so large.
   void welcome(std::uint32_t worker, std::size_t size, Outbox& out);
   // The job cannot go on; all are told, now and whenever they speak.
   void refuse_all(std::string_view why, Outbox& out) { members_.refuse_all(why, out); }
 
   // --- frames from outside, parsed, of this job and epoch ---
+  //
+  // Each counts its frame once (Counters), whatever the frame says. What makes no sense for the job
+  // is counted as malformed and dropped.
 
-  // Whether it is a member's, from its address. Before all that follows.
+  // Whether the frame is a member's, from its address. If not, none of what follows may be called.
   bool hear(std::uint32_t worker, const Address& from, Time now);
   void contribute(const wire::Frame& frame, Time now, Outbox& out);
   void ask(const wire::Frame& frame, Time now, Outbox& out);
   void restore(const wire::Frame& frame, Time now, Outbox& out);
   void table(const wire::Frame& frame, Outbox& out);
+  // The last to leave ends the job and gives back its memory.
   void leave(const wire::Header& header, Outbox& out);
 
   [[nodiscard]] std::uint64_t id() const { return terms_.id; }
@@ -92,14 +108,17 @@ class Job {
   [[nodiscard]] bool has_ended() const { return has_ended_; }
   // Forms or runs, and was not refused.
   [[nodiscard]] bool is_alive() const { return !has_ended_ && members_.refusal().empty(); }
-  // Nobody was heard of for so long that whoever was there is not any more.
+  // Nobody was heard of for three seconds: whoever was there is not any more.
   [[nodiscard]] bool is_silent(Time now) const;
+  // When a member was heard of last.
   [[nodiscard]] Time heard() const { return heard_; }
-  // Nobody will need it any more: all left, or nobody was heard of for the lease.
+  // Whether nobody will need it any more: nobody was heard of for the lease, or for less where it
+  // forms, was refused or has ended.
   [[nodiscard]] bool is_over(Time now, Time lease) const;
-  // What it holds: memory of its slots and of all rings that it may use.
+  // What it holds while it runs: memory of its slots and of all rings that it may use.
   [[nodiscard]] Share share() const;
   [[nodiscard]] const Host& host() const { return terms_.host; }
+  // For a person. Allocates; looks at all slots and rings.
   [[nodiscard]] JobReport report() const;
 
  private:

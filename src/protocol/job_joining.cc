@@ -121,6 +121,7 @@ bool Job::enter(const wire::Header& header, const wire::Join& wish, const Addres
   entered.is_bound = wish.is_bound;
   entered.heard = now;
   members_.enter(worker, wish.token, from);
+  SLUICE_ASSERT(has(worker, wish.token));
   if (!members_.refusal().empty()) {
     members_.refuse(worker, members_.refusal(), out);
     return false;

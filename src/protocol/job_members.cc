@@ -34,7 +34,8 @@ void JobMembers::leave(std::uint32_t worker) {
 }
 
 void JobMembers::begin(std::uint32_t epoch) {
-  SLUICE_ASSERT(epoch != 0 && here_ == everyone() && left_ == 0);
+  SLUICE_ASSERT(epoch != 0 && epoch_ == 0);
+  SLUICE_ASSERT(here_ == everyone() && left_ == 0);
   epoch_ = epoch;
 }
 
@@ -52,6 +53,7 @@ std::span<const Address> JobMembers::address_of(std::uint32_t worker) const {
 }
 
 std::span<const Address> JobMembers::all_addresses() const {
+  SLUICE_DASSERT(here_ == everyone());
   return std::span(addresses_).first(workers_);
 }
 

@@ -1,4 +1,4 @@
-// What an aggregator tells a person about a job.
+// What an aggregator tells a person about a job. Values: any thread may keep and compare them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::protocol {
 
-// Some contributions of it are here, others are missing.
+// A use of which some contributions are here and others are missing.
 struct WaitingChunk {
   std::uint32_t slot = 0;
   std::uint32_t use = 0;
@@ -32,12 +32,14 @@ struct JobReport {
   Time since{};  // when its first contribution came
   std::string terms;
 
-  // The use that has waited longest is the one that is reported: of equally old ones, the first.
+  // Takes in a use that waits. The one that has waited longest is reported; of equally old ones,
+  // the first.
   void see(const WaitingChunk& waiting);
 };
 
-// Reports of several aggregators that serve the same jobs, one for each job: who is missing
-// anywhere, and the use that has waited longest.
+// One report for each job, by job, of the reports of several aggregators that serve the same jobs.
+// A job forms while it forms at any of them: missing are all who are missing anywhere. Else the use
+// that has waited longest is reported. Slots add up.
 std::vector<JobReport> merged(std::span<const JobReport> reports);
 
 }  // namespace sluice::protocol

@@ -149,6 +149,7 @@ void JobRings::complete(std::uint32_t slot, Place& place, Outbox& out) {
     ++blocks;
   }
   store_le(into, 0, blocks);
+  SLUICE_ASSERT(used <= room_size_);
   content.result_size = static_cast<std::uint32_t>(used);
   content.is_complete = true;
   ring.close();
@@ -209,6 +210,7 @@ void JobRings::restore(const wire::Frame& frame, const Reduction& what, Time now
   if (protocol::restore(ring, header.use)) {
     content = restored_content(frame, what, now);
     const auto into = room(place, header.use);
+    SLUICE_ASSERT(frame.payload.size() <= into.size());
     std::ranges::copy(frame.payload, into.begin());
     for (std::uint32_t worker = 0; worker < members_.count(); ++worker) {
       if ((ring.heard & bit_of(worker)) == 0 || ring.has_acknowledged(worker, header.use)) {

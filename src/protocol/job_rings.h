@@ -1,8 +1,10 @@
 // The rings of one job at an aggregator: sums of blocks to which not everybody contributes
 // (ring_rule.h). The last results of each are kept.
 //
-// Frames have been checked before: they are from members, of the epoch, and about reductions that
-// the workers of the job can do.
+// The job has checked frames before: they are from members, of the epoch, about a ring that has()
+// knows. Their reductions are block sums that are possible among the workers, and payloads fit into
+// a frame. Every frame is counted, and answered through the members. Belongs to the aggregator's
+// thread.
 #pragma once
 
 #include <array>
@@ -26,13 +28,14 @@ namespace sluice::protocol {
 
 class JobRings {
  public:
+  // Members and counters outlive this.
   JobRings(RingRule rule, JobMembers& members, Counters& counters);
 
   // Bytes that one ring takes.
   [[nodiscard]] static std::size_t size_of_one(std::uint32_t frame_size);
-  // How many there are beside so many slots: as many, where numbers of 16 bits suffice.
+  // How many rings there are beside 1 to 65535 slots: as many, where numbers of 16 bits suffice.
   [[nodiscard]] static std::uint32_t count_beside(std::uint32_t slots);
-  // They are numbered behind the slots. `memory` has size_of_one() bytes for each.
+  // Rings are numbered behind the slots. `memory` has exactly size_of_one() bytes for each.
   void open(std::uint32_t slots, std::uint32_t frame_size, Pages memory);
   // Gives back all memory: there are no rings.
   void release();
@@ -41,10 +44,15 @@ class JobRings {
     return slot >= first_ && slot - first_ < rings_.size();
   }
 
+  // The payload has passed check_up(), or is empty: the worker has nothing for the use. What
+  // completes the use sends the sum to all. What disagrees with the use ends the job. The first
+  // frame of a ring allocates.
   void contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
+  // Answers with the result, or with who is there.
   void ask(const wire::Header& header, Outbox& out);
+  // A result that a memory before this one made. The payload is at most as long as `what` allows.
   void restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
-  // The uses that wait.
+  // Adds the uses that wait. Looks at all rings.
   void report(JobReport& report) const;
 
  private:

@@ -186,6 +186,7 @@ void JobSlots::restore(const wire::Frame& frame, const Reduction& what, Time now
     version = {.used = true, .use = header.use, .seen = members_.everyone()};
     content = restored_content(frame, what, now);
     const auto into = room(header.slot, side, members_.count());
+    SLUICE_ASSERT(frame.payload.size() <= into.size());
     std::copy(frame.payload.begin(), frame.payload.end(), into.begin());
     for (std::uint32_t worker = 0; worker < members_.count(); ++worker) {
       if ((waiting & bit_of(worker)) == 0) continue;

@@ -1,8 +1,9 @@
-// The slots of one job at an aggregator: contributions meet there, are summed when all are there,
-// and the last result of each is kept (slot_rule.h).
+// The slots of one job at an aggregator. Contributions meet in a slot and are summed when all are
+// there. The last result of each slot is kept (slot_rule.h).
 //
-// Frames have been checked before: they are from members, of the epoch, and about reductions that
-// the workers of the job can do.
+// The job has checked frames before: they are from members, of the epoch, about a slot that has()
+// knows. Their reductions are possible among the workers, and payloads fit into a frame. Every
+// frame is counted, and answered through the members. Belongs to the aggregator's thread.
 #pragma once
 
 #include <array>
@@ -27,11 +28,12 @@ namespace sluice::protocol {
 
 class JobSlots {
  public:
+  // Members and counters outlive this.
   JobSlots(SlotRule rule, JobMembers& members, Counters& counters);
 
   // Bytes that one slot takes.
   [[nodiscard]] static std::size_t size_of_one(std::uint32_t workers, std::uint32_t frame_size);
-  // `memory` has size_of_one() bytes for each.
+  // 1 to 65535 slots, none of them in use. `memory` has exactly size_of_one() bytes for each.
   void open(std::uint32_t count, std::uint32_t frame_size, Pages memory);
   // Gives back all memory: there are no slots.
   void release();
@@ -39,10 +41,15 @@ class JobSlots {
   [[nodiscard]] std::size_t memory_size() const { return memory_.size(); }
   [[nodiscard]] bool has(std::uint32_t slot) const { return slot < slots_.size(); }
 
+  // `what` is the frame's reduction with its table, which stays put until release(). The payload
+  // has passed check_up(). The last contribution to a use makes the sum and sends it to all. One
+  // that disagrees with those before it ends the job.
   void contribute(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
+  // Answers with the result, or with who is there.
   void ask(const wire::Header& header, Outbox& out);
+  // A result that a memory before this one made. The payload has a size that `what` can have.
   void restore(const wire::Frame& frame, const Reduction& what, Time now, Outbox& out);
-  // The uses that wait.
+  // Adds the uses that wait. Looks at all slots.
   void report(JobReport& report) const;
 
  private:

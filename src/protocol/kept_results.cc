@@ -75,6 +75,7 @@ void KeptResults::send(Time now, const Trips& trips, OutgoingFrames& out) {
     if (!kept.to_restore || now < kept.sent + trips.timeout(kInVain)) continue;
     wire::Header header = kept.header;
     header.kind = wire::Kind::restore;
+    SLUICE_DASSERT(kept.size <= payload_max_);
     out.add(header, room(i).first(kept.size));
     kept.sent = now;
   }

@@ -19,6 +19,8 @@ Link::Link(const LinkOptions& options)
   SLUICE_ASSERT(options.rank < options.workers && options.channels >= 1);
   SLUICE_ASSERT(options.slots >= options.channels && options.slots <= 32768);
   SLUICE_ASSERT(options.frame_size >= wire::kHeaderSize + kPayloadMin);
+  SLUICE_ASSERT(options.frame_size <= wire::kFrameSizeMax);
+  SLUICE_ASSERT(options.life >> 48 == 0);  // a token has no room for more
   begin_attempt(Time{0});
 }
 

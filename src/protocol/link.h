@@ -1,15 +1,30 @@
 // A worker's side of one aggregator.
 //
-// A link joins the job at the aggregator and leaves it. In between it sends items and takes their
-// results. Dense items go through slots (link_slots.h), sparse ones through rings (link_rings.h).
+// For example, worker 1 of three wants the sum of one item. Its link joins the job and sends the
+// item's bytes, a contribution. No result comes in time, so the link asks. The aggregator answers
+// that it has contributions of workers 0 and 2 only. So the link sends its own again. The
+// aggregator then has all three and sends the result. At the end the link leaves.
 //
-// A worker asks about an item in two cases: its time-out has passed, or three later items of the
-// channel have been answered. (Near the end of a batch: eight of any channel.) A question is a
-// frame without payload. The aggregator answers with the result, or says whose contributions it
-// has. A worker sends its contribution again when the aggregator does not have it.
+// What a link does, in order:
+//
+//   joins    It proves its address and finds the largest datagram that passes both ways. Then it
+//            waits until all workers have joined.
+//   sends    Dense items go through slots (link_slots.h), sparse ones through rings (link_rings.h).
+//            A window limits how many are on their way (trips.h).
+//   asks     It asks about an item in two cases: its time-out has passed, or three later items of
+//            the channel have been answered. (Near the end of a batch: eight of any channel.) A
+//            question is a frame without payload. The aggregator answers with the result, or says
+//            whose contributions it has. A contribution that it lacks is sent again; a small one
+//            is sent again instead of asking.
+//   takes    It hands each result to the caller once.
+//   leaves   It says so. It stays for some seconds at most, while others may need what it has.
 //
 // An aggregator may lose its memory. Then the link joins again. It hands back the last results,
-// since other workers may not have them yet, and sends again what is not answered.
+// since other workers may not have them yet, and sends again what is not answered. A link that has
+// nothing to send asks now and then whether its memory is still there.
+//
+// No I/O, no clock. Belongs to one thread at a time, and times never go backwards. Bytes from
+// outside are never believed further than they make sense: the rest is counted as ignored.
 #pragma once
 
 #include <cstddef>
@@ -31,15 +46,16 @@
 
 namespace sluice::protocol {
 
+// Link asserts the ranges. Workers, job, terms and channels are the same on all workers.
 struct LinkOptions {
-  std::uint32_t rank = 0;
-  std::uint32_t workers = 1;
+  std::uint32_t rank = 0;     // below `workers`
+  std::uint32_t workers = 1;  // 1 to 64
   std::uint64_t job = 0;
-  std::uint64_t life = 0;  // 48 bits, others in every life of the worker
-  std::string terms;       // what all workers must want alike, as text for a person
-  std::uint32_t channels = 1;
-  std::uint32_t slots = 256;        // wanted at the aggregator, for all channels
-  std::uint32_t frame_size = 1472;  // the largest datagram that may get through
+  std::uint64_t life = 0;           // 48 bits, others in every life of the worker
+  std::string terms;                // text for a person, 464 bytes at most, no control bytes
+  std::uint32_t channels = 1;       // each has its own order of items
+  std::uint32_t slots = 256;        // wanted for all channels: `channels` to 32768
+  std::uint32_t frame_size = 1472;  // the largest datagram that is tried: 1104 to 65507 bytes
   bool joins_again = true;          // after the aggregator lost its memory
 };
 
@@ -47,38 +63,46 @@ class Link {
  public:
   explicit Link(const LinkOptions& options);
 
-  // A datagram from the aggregator's address, to be believed as far as it makes sense. The result
-  // of an item, if it is one.
+  // A datagram from the aggregator's address, any bytes. Gives the result of an item, if the
+  // datagram is one; its payload points into the datagram. Takes memory for slots and rings when
+  // the link first opens: may throw bad_alloc, and then the link still joins.
   std::optional<Arrived> receive(std::span<const std::byte> datagram, Time now);
-  // Frames that are due, at most out.size().
+  // Writes frames that are due and says how many, at most out.size(). Payloads stay put until the
+  // next call. A link that joins sends up to six frames together, or none where `out` has not the
+  // room for them.
   std::size_t send(Time now, std::span<Outgoing> out);
-  // When send() has something, if nothing is received before.
+  // When send() has something, if nothing is received before. May be in the past; kNever: only a
+  // datagram or a call changes anything.
   [[nodiscard]] Time wake() const;
 
-  // In the same order on all workers, per channel. What the item names stays put until its result
-  // has come. All sparse items that follow each other are put before the next send(): what a worker
-  // says about one depends on those behind it.
+  // Once was_open(). In the same order on all workers, per channel. What the item names stays put
+  // until its result has come or it is dropped. All sparse items that follow each other are put
+  // before the next send(): what a worker says about one depends on those behind it. May allocate.
   void put(const Item& item);
-  // Forgets all items: their memory is not looked at any more.
+  // Forgets all items: their memory is not looked at any more. None may be put afterwards: uses
+  // would no longer be the same on all workers.
   void drop_items();
-  // Others may still need what this worker has, if the aggregator loses its memory: it goes on
-  // until nobody does, for some seconds at most. In a hurry: it only says so.
+  // Others may need what this worker has, if the aggregator loses its memory. So the link goes on
+  // until nobody does, for three seconds at most. In a hurry: the next send() says so, and is the
+  // last. Call drop_items() first.
   void leave(bool in_a_hurry);
 
+  // Whether items are sent at present: all workers have joined, and nothing is lost or refused.
   [[nodiscard]] bool is_open() const { return state_ == State::open; }
-  // Nothing will be sent any more, and nobody needs this worker.
+  // Whether leave() is over: nothing will be sent any more.
   [[nodiscard]] bool has_left() const { return state_ == State::left; }
-  // Has been, whatever is now.
+  // Whether it has ever been open, whatever is now.
   [[nodiscard]] bool was_open() const { return counters_.joins != 0; }
-  // To the first joining: with whatever it had to say.
+  // Whether the aggregator has ever answered, with whatever it had to say.
   [[nodiscard]] bool was_answered() const {
     return was_open() || cookie_ != 0 || !refusal().empty();
   }
+  // Bytes of the job's largest datagram; 0 until was_open(), and then always the same.
   [[nodiscard]] std::uint32_t frame_size() const { return terms_.frame_size; }
-  // Why the job cannot go on; empty while it can.
+  // Why the job cannot go on, as the aggregator or the link says; empty while it can.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
   [[nodiscard]] const LinkCounters& counters() const { return counters_; }
-  // What it waits for, as text for a person; empty: nothing.
+  // What it waits for, as text for a person; empty: nothing. Allocates.
   [[nodiscard]] std::string explain() const;
 
  private:

@@ -10,6 +10,7 @@
 
 namespace sluice::protocol {
 
+// Whether any value has all these bits set. Bytes behind the last whole value are not read.
 template <class Value>
 bool has_exponent(std::span<const std::byte> bytes, Value exponent) {
   bool found = false;
@@ -19,7 +20,7 @@ bool has_exponent(std::span<const std::byte> bytes, Value exponent) {
   return found;
 }
 
-// False for what is not floats.
+// Reads all bytes of a float sum. False for every other reduction, without a look.
 inline bool is_non_finite(Op op, std::span<const std::byte> bytes) {
   switch (op) {
     case Op::f32_sum: return has_exponent<std::uint32_t>(bytes, 0x7f800000u);

@@ -12,12 +12,14 @@
 
 namespace sluice::protocol {
 
+// One datagram: header, then payload.
 struct Outgoing {
   std::array<std::byte, wire::kHeaderSize> header{};
   std::span<const std::byte> payload;  // stays put until the next call into the link
 };
 
-// Fills a caller's frames one after the other. Adds worker, job and epoch to each.
+// Fills a caller's frames one after the other. Adds worker, job and epoch to each, and counts it.
+// Lives for one call: frames and counters are the caller's. Never allocates.
 class OutgoingFrames {
  public:
   struct Sender {
@@ -32,7 +34,7 @@ class OutgoingFrames {
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] std::size_t room() const { return frames_.size() - count_; }
   [[nodiscard]] bool is_full() const { return room() == 0; }
-  // Where it is not full.
+  // Asserts !is_full(). The payload is not copied. Joins have no epoch.
   void add(wire::Header header, std::span<const std::byte> payload) {
     SLUICE_ASSERT(!is_full());
     Outgoing& out = frames_[count_++];

@@ -1,7 +1,9 @@
 // When the next frame may go, so that a window does not go out in one burst.
 //
-// Twice as fast as one window per round trip: answers, not this, set the speed in the long run, and
-// a burst that queues on the way are made for goes at once.
+// Frames go twice as fast as one window per round trip. So answers, not this, set the speed in the
+// long run. A small burst goes at once: queues on the way are made for it.
+//
+// One thread. Never fails, never allocates. Until set() is called there is no limit but the burst.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +18,20 @@ class Pace {
  public:
   static constexpr std::uint32_t kBurst = 32;  // frames
 
-  // The time that a frame takes at this speed.
+  // The speed from now on. The window is at least 1.
   void set(std::uint32_t window, Time round_trip) {
     SLUICE_DASSERT(window >= 1 && round_trip >= Time{0});
     gap_ = std::min(round_trip / (2 * window), kGapMost);
   }
-  // How many may go now.
+  // How many frames may go now.
   [[nodiscard]] std::uint32_t room(Time now) const {
     if (gap_ <= Time{0}) return kBurst;
     const Time saved = std::min(now - next_, gap_ * kBurst);
     return saved < Time{0} ? 0 : static_cast<std::uint32_t>(saved / gap_);
   }
+  // One frame went, whether or not there was room.
   void sent(Time now) { next_ = std::max(next_, now - gap_ * kBurst) + gap_; }
-  // When so many may go that a trip to the network pays.
+  // When a few may go, so many that a trip to the network pays. May be in the past.
   [[nodiscard]] Time next() const { return next_ + gap_ * kTrip; }
 
  private:

@@ -1,22 +1,25 @@
 // The rule of a ring: a place for sums to which not everybody contributes, exact over a network
 // that loses, repeats and reorders.
 //
-// Uses of a ring are numbered as those of a slot are, from 1, alike on all workers. A worker
-// knows which of them it has something for, and what it says about use c means three things:
+// Uses of a ring are numbered from 1, the same on all workers, as the uses of a slot are. A worker
+// knows which uses it has something for. What it says about use c means three things:
 //
 //   it has the results of all uses before c: an acknowledgement of all of them;
 //   here is what it has for c, or it has nothing;
 //   n is the next use that it has something for: nothing comes from it for those between.
 //
-// So a silent worker need not speak about every use, and a use is complete when what everybody
-// has said reaches beyond it. The last results are kept, `depth` of them, for those who were silent
-// and may have missed some. A use begins only when everybody has acknowledged the one whose place
-// it takes. Where all speak about every use this is the rule of slots (slot_rule.h).
+// So a silent worker need not speak about every use. A use is complete when what everybody has said
+// reaches beyond it. The last results are kept, `depth` of them, for workers that were silent and
+// may have missed some. A use begins only when everybody has acknowledged the one whose place it
+// takes. Where all speak about every use this is the rule of slots (slot_rule.h).
 //
-// What was said once stays true, so the latest that was said of each kind is all that counts, and
-// a frame that comes late changes nothing. Who speaks about a use has the results before it: an
-// earlier one that is not complete here never will be by contributions, since its result was made
-// by a memory that is lost, and is restored.
+// What was said once stays true. So only the latest that was said of each kind counts, and a frame
+// that comes late changes nothing. Who speaks about a use has the results before it. An earlier use
+// that is not complete here will never be by contributions: its result was made by a memory that is
+// lost, and workers restore it.
+//
+// No state but the Ring's. Functions take time for all workers at most, never fail and never
+// allocate. Workers are below Ring::workers.
 #pragma once
 
 #include <array>
@@ -30,15 +33,17 @@ namespace sluice::protocol {
 
 inline constexpr std::uint32_t kRingDepth = 8;
 
+// What an aggregator knows of one ring. Only the functions below change it, and close().
 struct Ring {
+  // A place for the result of a use.
   struct Kept {
     bool used = false;
     bool is_complete = false;
     std::uint32_t use = 0;
   };
 
-  std::uint32_t workers = 0;
-  std::uint32_t depth = kRingDepth;
+  std::uint32_t workers = 0;             // 1 to 64, set before the first use
+  std::uint32_t depth = kRingDepth;      // results that are kept: 1 to kRingDepth
   bool is_known = false;                 // whether there is a latest use
   bool is_open = false;                  // it has begun and is not complete
   std::uint32_t use = 0;                 // the latest that anybody is at
@@ -69,8 +74,8 @@ struct Ring {
     }
     return bits;
   }
-  // Whether everybody has the result whose place the use takes. Of whom nothing was heard, that
-  // is known only of those that were never made.
+  // Whether everybody has the result whose place the use takes. A worker that was not heard of may
+  // lack any result that was ever made.
   [[nodiscard]] bool may_begin(std::uint32_t number) const {
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
       const bool is_heard = (heard & bit_of(worker)) != 0;
@@ -86,6 +91,7 @@ struct Ring {
     }
     return true;
   }
+  // The open use is complete. The caller has its result.
   void close() {
     SLUICE_DASSERT(is_open && kept[use % depth].use == use);
     kept[use % depth].is_complete = true;
@@ -93,8 +99,10 @@ struct Ring {
   }
 };
 
+// What a frame about a use brings.
 enum class Speech : std::uint8_t { data, nothing, question };
 
+// What a worker said about a use.
 struct Said {
   std::uint32_t worker = 0;
   std::uint32_t use = 0;
@@ -111,10 +119,12 @@ enum class RingRuling : std::uint8_t {
   noted,    // no data, but known from here on
 };
 
-// Judges what a worker said and enters it. What else was checked about it was checked before.
+// Judges what a worker said and enters it. The caller has checked everything else about it. After
+// `first` and `next` the caller adds the data; where is_due() then holds it makes the result and
+// calls close().
 using RingRule = RingRuling (*)(Ring& ring, const Said& said);
 
-// Somebody is at this use.
+// Somebody is at this use, and has all results before it.
 inline void reach(Ring& ring, std::uint32_t number) {
   if (ring.is_known && !is_later(number, ring.use)) return;
   ring.is_known = true;
@@ -122,6 +132,7 @@ inline void reach(Ring& ring, std::uint32_t number) {
   ring.use = number;
 }
 
+// The worker is at this use. A use that it was beyond changes nothing.
 inline void acknowledge(Ring& ring, std::uint32_t worker, std::uint32_t number) {
   reach(ring, number);
   if ((ring.heard & bit_of(worker)) != 0 && !is_later(number, ring.at[worker])) return;
@@ -129,6 +140,7 @@ inline void acknowledge(Ring& ring, std::uint32_t worker, std::uint32_t number) 
   ring.at[worker] = number;
 }
 
+// The worker has said what it has for all uses before `next`.
 inline void cover(Ring& ring, std::uint32_t worker, std::uint32_t next) {
   if ((ring.said & bit_of(worker)) != 0 && !is_later(next, ring.next[worker])) return;
   ring.said |= bit_of(worker);
@@ -156,8 +168,9 @@ inline RingRuling ring_rule(Ring& ring, const Said& said) {
   return begins ? RingRuling::first : RingRuling::next;
 }
 
-// A result comes back that was made by a memory which is lost. Whether there is a place for it that
-// has not got it; then it is complete there, and nobody has to contribute to it.
+// A worker hands back a result that was made by a memory which is lost. True: the ring takes it and
+// the caller keeps its bytes; the use is complete, and nobody has to contribute to it. False: it is
+// here already, or a later one has its place.
 inline bool restore(Ring& ring, std::uint32_t number) {
   reach(ring, number + 1);
   Ring::Kept& place = ring.kept[number % ring.depth];

@@ -1,4 +1,6 @@
 // How long an answer takes, and when to stop waiting for it.
+//
+// One thread. Never fails, never allocates.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +13,17 @@
 
 namespace sluice::protocol {
 
-// The clock of a stamp: microseconds, modulo 2^32, and never 0.
+// The clock of a stamp: microseconds modulo 2^32, to the next odd one, so never 0.
 inline std::uint32_t stamp_of(Time now) {
   return static_cast<std::uint32_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(now).count() | 1);
 }
 
-// Smoothed mean and deviation of round trips, and a time-out from both; waiting for slow workers is
+// Smoothed mean and deviation of round trips, and a time-out from both. Waiting for slow workers is
 // part of a round trip.
 class RoundTrip {
  public:
+  // A round trip that took so long; not negative.
   void sample(Time took) {
     SLUICE_DASSERT(took >= Time{0});
     if (count_++ == 0) {
@@ -34,8 +37,9 @@ class RoundTrip {
     mean_ += (took - mean_) / 8;
     least_ = std::min(least_, took);
   }
-  // After so many sends in vain, each of which makes it longer by an eighth: where much is lost,
-  // the next one should not have to wait for as long as all before it.
+  // How long to wait after so many sends in vain, any number. Each makes it longer by an eighth and
+  // not twice as long: where much is lost, the next one should not wait as long as all before it.
+  // Between 4 and 250 ms; without a sample it starts from 25 ms.
   [[nodiscard]] Time timeout(unsigned in_vain) const {
     // A steady round trip has no deviation, and yet the next one may be a little longer.
     const Time margin = std::max(4 * deviation_, mean_ / 2);
@@ -43,6 +47,7 @@ class RoundTrip {
     return std::min(kMost,
                     once * kGrowth[std::min<std::size_t>(in_vain, kGrowth.size() - 1)] / 256);
   }
+  // 0 without a sample.
   [[nodiscard]] Time mean() const { return mean_; }
   [[nodiscard]] Time least() const { return least_; }
 

@@ -1,5 +1,7 @@
-// Slots in an order, each in at most one place: push, remove and look at the first in constant
-// time.
+// Slots in an order, each in at most one place.
+//
+// All but reset() take constant time and never allocate. One thread. Slots are below the number
+// that reset() got.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +16,14 @@ class SlotQueue {
  public:
   static constexpr std::uint32_t kNone = 0xffffffffu;
 
+  // Empties the queue. Before everything else; may throw bad_alloc.
   void reset(std::size_t slots) {
     SLUICE_ASSERT(slots < kNone);
     links_.assign(slots, {});
     first_ = last_ = kNone;
     count_ = 0;
   }
+  // To the end. The slot must not be in the queue.
   void push(std::uint32_t slot) {
     SLUICE_DASSERT(slot < links_.size() && !links_[slot].is_in);
     links_[slot] = {last_, kNone, true};
@@ -27,6 +31,7 @@ class SlotQueue {
     last_ = slot;
     ++count_;
   }
+  // Wherever it is; the slot need not be in the queue.
   void remove(std::uint32_t slot) {
     if (!has(slot)) return;
     SLUICE_DASSERT(count_ > 0);

@@ -1,10 +1,9 @@
 // The rule that makes a sum exact over a network that loses, repeats and reorders.
 //
-// A slot of an aggregator is used again and again; its uses are numbered by use, from 1, alike on
-// all workers. Even and odd uses have a version of the slot each. A worker sends use c of a
-// slot after it has the result of use c − 1, which exists after all workers sent theirs, each
-// after it had the result of use c − 2: so nobody needs the old content of a version that is
-// begun anew.
+// A slot of an aggregator is used again and again. Its uses are numbered from 1, the same on all
+// workers. Even and odd uses have a version of the slot each. A worker sends use c of a slot after
+// it has the result of use c − 1. That result exists after all workers sent use c − 1, each after
+// it had the result of use c − 2. So nobody needs the old content of a version that is begun anew.
 //
 // The number alone decides what is stale. Nothing is concluded from one version about the other:
 // that is safe only where no packet overtakes another (docs/wire-format.md).
@@ -35,8 +34,8 @@ constexpr bool is_later(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b) > 0;
 }
 
-// Judges the contribution of `worker` to `use` and enters it into `versions`. What else was
-// checked about it was checked before.
+// Judges the contribution of `worker`, below 64, to `use` and enters it into `versions`. The caller
+// has checked everything else about it. Constant time, no allocation.
 using SlotRule = SlotRuling (*)(Version (&versions)[2], std::uint32_t use, std::uint32_t worker);
 
 inline SlotRuling slot_rule(Version (&versions)[2], std::uint32_t use, std::uint32_t worker) {

@@ -5,7 +5,7 @@
 
 namespace sluice::protocol {
 
-using Time = std::chrono::nanoseconds;  // since any start, never backwards
-inline constexpr Time kNever = Time::max();
+using Time = std::chrono::nanoseconds;       // since any start, never backwards
+inline constexpr Time kNever = Time::max();  // later than any; nothing may be added to it
 
 }  // namespace sluice::protocol

@@ -7,12 +7,16 @@
 //
 // A worker asks about an item in two cases: its time-out has passed, or results of later items have
 // come. Each question in vain makes the next time-out longer.
+//
+// Belongs to its link's thread. Places are below the number that make_places() got. Only
+// make_places() allocates. Nothing fails.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "base/assert.h"
 #include "protocol/congestion.h"
 #include "protocol/pace.h"
 #include "protocol/round_trip.h"
@@ -41,73 +45,83 @@ class Trips {
     std::uint64_t seen = 0;  // who was there when the aggregator last said so
   };
 
-  // Nothing is on its way. May throw bad_alloc; then it has the places of before.
+  // Nothing is on its way. Before what follows. May throw bad_alloc: then call it again, or drop().
   void make_places(std::size_t places);
-  // Nothing is on its way any more.
+  // Nothing is on its way any more. What was learnt about the network stays.
   void drop() { reset_queues(trips_.size()); }
   // The aggregator can hold so many frames of this worker.
   void open(std::uint32_t window, std::uint32_t workers) { congestion_.open(window, workers); }
 
   // --- round trips ---
 
+  // A round trip took so long.
   void learn(Time round_trip) { round_trip_.sample(round_trip); }
-  // From the stamp of an answer, if it has one: it took so long, whatever was lost before it.
+  // From the stamp of an answer, 0 if it has none: the answer took so long, whatever was lost
+  // before it. A stamp comes from outside: one that is too old is ignored.
   void learn_from_stamp(std::uint32_t stamp, Time now);
-  // After so many times in vain.
+  // How long to wait for an answer after so many times in vain.
   [[nodiscard]] Time timeout(unsigned in_vain) const { return round_trip_.timeout(in_vain); }
 
   // --- what was sent ---
 
-  // The place gets an item.
-  void begin(std::uint32_t place, Time now) { trips_[place] = {.begun = now}; }
-  // Its contribution was sent.
+  // The place gets an item. It is in no queue.
+  void begin(std::uint32_t place, Time now) {
+    SLUICE_DASSERT(place < trips_.size() && !timers_.has(place));
+    trips_[place] = {.begun = now};
+  }
+  // Its contribution was sent, for the first time or again.
   void sent(std::uint32_t place, Time now);
-  // A question about it was sent.
+  // A question about it was sent. It is_waiting().
   void asked(std::uint32_t place, Time now);
-  // Nothing was sent: it waits as if the aggregator had what this worker has.
+  // Nothing was sent for a new item: it waits as if the aggregator had what this worker has.
   void keep_silent(std::uint32_t place, Time now);
 
   // --- what was heard ---
 
-  // Its result has come.
+  // Its result has come. Repeated: the first one was lost on its way here.
   void answered(std::uint32_t place, bool is_repeated, Time now);
   // The aggregator has the contributions of `seen`, with or without this worker's own.
   void told_to_wait(std::uint32_t place, std::uint64_t seen, bool is_there, Time now);
-  // Results of later items have come: it is asked about at once.
+  // Results of later items have come: it is asked about at once. It is_waiting().
   void overtaken(std::uint32_t place);
   // The place that waits longest of those that nothing was heard of, if frames that were sent much
   // later, up to this one, are answered; or kNone.
   [[nodiscard]] std::uint32_t overtaken_by_any(std::uint64_t serial) const;
-  // Nothing was heard in time: it is asked about, or sent again.
+  // Nothing was heard in time. The caller asks about it next, or sends it again.
   void timed_out(std::uint32_t place, bool is_asked_about);
-  // Is sent again when there is room.
+  // It is to be sent again when there is room.
   void send_again(std::uint32_t place);
-  // The aggregator has forgotten it.
+  // The aggregator has forgotten it: it is to be sent as if for the first time.
   void forgotten(std::uint32_t place);
-  // Goes on waiting as long as it did.
+  // It goes on waiting as long as it did. It is_waiting().
   void wait_again(std::uint32_t place, unsigned tries, Time now);
 
   // --- what to do ---
 
-  [[nodiscard]] const Trip& at(std::uint32_t place) const { return trips_[place]; }
+  // Valid until the next make_places().
+  [[nodiscard]] const Trip& at(std::uint32_t place) const {
+    SLUICE_DASSERT(place < trips_.size());
+    return trips_[place];
+  }
   // Whether something was sent for it, or kept silent about, that is not known to be lost.
   [[nodiscard]] bool is_waiting(std::uint32_t place) const { return timers_.has(place); }
   [[nodiscard]] bool is_to_send_again(std::uint32_t place) const { return again_.has(place); }
+  // Whether the window has room; and whether the pace lets a frame go now.
   [[nodiscard]] bool has_room() const { return flying_ < congestion_.window(); }
   [[nodiscard]] bool may_send(Time now) const { return has_room() && pace_.room(now) != 0; }
   // When a frame may go, where there is room.
   [[nodiscard]] Time next() const { return pace_.next(); }
-  // Or kNone, all of them.
+  // The place that has been so for longest, or kNone.
   [[nodiscard]] std::uint32_t first_to_ask() const { return asks_.first(); }
   [[nodiscard]] std::uint32_t first_to_send_again() const { return again_.first(); }
   [[nodiscard]] std::uint32_t first_waiting(unsigned tries) const { return timers_.first(tries); }
-  // When the time of the first that waits after so many tries is over.
+  // When the time of the first that waits after so many tries is over, or kNever.
   [[nodiscard]] Time due(unsigned tries) const;
-  // The first of all.
+  // The first of all, or kNever.
   [[nodiscard]] Time due() const;
-  // The one that was asked about most; where none waits, one that is sent again.
+  // The place that was asked about most. Where none waits: one that is to be sent again, or kNone.
   [[nodiscard]] std::uint32_t longest() const;
-  // How many of those that the aggregator has are asked about, for all of them.
+  // Of the items that the aggregator has, so many are asked about, for all of them.
   [[nodiscard]] std::uint32_t voices() const {
     return congestion_.is_stormy() ? congestion_.window() : 1;
   }

@@ -12,25 +12,27 @@
 
 namespace sluice::protocol {
 
-// Of a version of a slot, or of a place of a ring.
+// Of a version of a slot, or of a place of a ring. What is reduced comes from the use's first
+// frame; later frames must agree with it.
 struct UseContent {
   bool is_complete = false;
-  std::uint8_t flags = 0;
-  std::uint64_t digest = 0;
-  std::uint64_t only = 0;
-  std::uint32_t table = 0;
-  Reduction what;
+  std::uint8_t flags = 0;         // wire::Flag, united over the contributions
+  std::uint64_t digest = 0;       // of what is reduced
+  std::uint64_t only = 0;         // bits of the workers to count
+  std::uint32_t table = 0;        // the name of what.table, 0: none
+  Reduction what;                 // its table belongs to the job
   std::uint32_t counted = 0;      // contributions
   std::uint32_t result_size = 0;  // when complete
-  Time since{};
+  Time since{};                   // when its first contribution came
 };
 
-// Bytes of memory for the payload of a frame.
+// Bytes of memory for the payload of a frame, aligned. The frame is larger than a header.
 inline std::size_t room_size_of(std::uint32_t frame_size) {
   return round_up<std::size_t>(frame_size - wire::kHeaderSize, kAlignment);
 }
 
-// A result that came back after a loss of memory.
+// The content of a use whose result a worker handed back after a loss of memory. The caller copies
+// the payload.
 inline UseContent restored_content(const wire::Frame& frame, const Reduction& what, Time now) {
   return {.is_complete = true,
           .flags = frame.header.flags,
@@ -42,7 +44,7 @@ inline UseContent restored_content(const wire::Frame& frame, const Reduction& wh
           .since = now};
 }
 
-// Whether the frame is about the reduction that the use was begun with.
+// Whether the frame is about what the use was begun with: digest, workers, table, reduction.
 inline bool agrees(const wire::Frame& frame, const UseContent& content) {
   Reduction what = content.what;
   what.table = {};

@@ -60,6 +60,7 @@ void Worker::receive(std::uint32_t aggregator, std::span<const std::byte> datagr
     return;
   }
   if (!arrived || abandoned_) return;
+  SLUICE_ASSERT(arrived->channel < channels_.size());
   Channel& channel = channels_[arrived->channel];
   SLUICE_ASSERT(channel.busy && !channel.ready);
   const Status accepted =
@@ -164,6 +165,7 @@ Result<std::span<const Answer>> Worker::take(const Ticket& ticket) {
   SLUICE_ASSERT(ready_ > 0);
   channel.busy = false;
   channel.ready = false;
+  SLUICE_DASSERT(channel.error.code != Code::ok || channel.assembly.is_phase_done());
   --ready_;
   if (channel.error.code != Code::ok) return channel.error;
   return channel.assembly.answers();

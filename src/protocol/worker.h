@@ -1,4 +1,10 @@
-// The worker's side: exchanges in, frames out; frames in, answers out. No I/O, no clock, no thread.
+// The worker's side: exchanges in, frames out; frames in, answers out.
+//
+//   network side   send() what is due, receive() what came, until wake()
+//   carrier side   once has_joined(): post() a leg, take() its answers; at the end leave()
+//
+// No I/O, no clock, no thread. Belongs to one thread at a time, and times never go backwards. A
+// worker has a link to every aggregator (link.h). The pieces of a leg go to the links in turn.
 #pragma once
 
 #include <cstddef>
@@ -16,50 +22,63 @@
 namespace sluice::protocol {
 
 struct WorkerOptions {
-  LinkOptions link;  // alike for all aggregators; its channels are the exchanges in flight
-  std::uint32_t aggregators = 1;
+  LinkOptions link;               // the same for all aggregators; a channel per exchange in flight
+  std::uint32_t aggregators = 1;  // at least 1; the same ones in the same order on all workers
 };
 
-// Pieces of a step go to the aggregators in turn. Belongs to one thread.
 class Worker {
  public:
+  // Asserts that the options are in range.
   explicit Worker(const WorkerOptions& options);
 
   // --- for the network ---
 
+  // An `aggregator` is below their number.
+  //
+  // A datagram from the aggregator's address, any bytes. One that ends the job, or that answers
+  // wrongly, makes failure(). May throw bad_alloc; then call fail().
   void receive(std::uint32_t aggregator, std::span<const std::byte> datagram, Time now);
-  // Frames to one aggregator that are due, at most out.size(); they stay put until the next call.
+  // Writes frames to one aggregator that are due and says how many, at most out.size(). They stay
+  // put until the next call. `out` has room for six frames at least (Link::send).
   std::size_t send(std::uint32_t aggregator, Time now, std::span<Outgoing> out);
-  // When send() has something for any aggregator, if nothing is received before.
+  // When send() has something for any aggregator, if nothing is received before. May be in the
+  // past; kNever: only a datagram or a call changes anything.
   [[nodiscard]] Time wake() const;
 
   // --- for the carrier ---
 
-  // All aggregators have all workers; exchanges may begin. False again never, as far as post() is
-  // concerned: what is lost later is joined again meanwhile.
+  // Whether all workers have joined at all aggregators, so that exchanges may begin. Once true it
+  // stays true: links join again by themselves.
   [[nodiscard]] bool has_joined() const;
+  // Whether the aggregator has ever answered.
   [[nodiscard]] bool was_answered(std::uint32_t aggregator) const {
     return links_[aggregator].was_answered();
   }
-  // As Carrier says. Code::lost: the job cannot go on, explain() says why.
+  // As Carrier says, once has_joined(). Code::lost: the job cannot go on, explain() says why.
+  // Code::malformed: an aggregator answered wrongly, and the job cannot go on either. Answers live
+  // until the next post() whose sequence has the same remainder by the number of channels. post()
+  // may throw bad_alloc.
   Status post(const Ticket& ticket, std::span<const Round> step);
   Result<std::span<const Answer>> take(const Ticket& ticket);
-  // take() of some exchange has something.
+  // Whether take() of some exchange has answers or an error.
   [[nodiscard]] bool is_any_ready() const { return ready_ != 0; }
+  // As Carrier says: from here on post() and take() give Code::unavailable.
   void abandon();
-  // Nothing goes on: whoever waits gets the error now, who posts gets the first one. For the
-  // protocol, and for whom an exception leaves it half done. Never allocates.
+  // Nothing goes on: take() gives this error to whoever waits, post() gives the first error. For
+  // the protocol, and for callers that an exception leaves half done. Never allocates.
   void fail(const Error& error);
   // The first error; Code::ok while the job goes on.
   [[nodiscard]] const Error& failure() const { return failure_; }
-  // Ends this end, and tells the aggregators. Goes on receiving and sending until has_left(): until
-  // nobody needs what this worker has, for some seconds at most; at once where something is in
-  // flight or has failed.
+  // Abandons, and tells the aggregators. The caller goes on receiving and sending until has_left():
+  // others may need what this worker has, for some seconds at most. Where something is in flight or
+  // has failed, the next send() is the last.
   void leave();
   [[nodiscard]] bool has_left() const;
-  // Why the job cannot go on; empty while it can.
+  // Why an aggregator says that the job cannot go on; empty while it can. Valid until receive().
   [[nodiscard]] const std::string& refusal() const;
+  // What the links wait for, for a person; never empty. Allocates.
   [[nodiscard]] std::string explain() const;
+  // Summed over all links.
   [[nodiscard]] LinkCounters counters() const;
 
  private:

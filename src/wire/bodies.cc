@@ -113,6 +113,7 @@ void write_cookie(std::uint64_t cookie, std::string& into) {
   SLUICE_ASSERT(cookie != 0);
   into.assign(kCookieSize, '\0');
   store_le<std::uint64_t>(bytes_of(into), 0, cookie);
+  SLUICE_DASSERT(parse_cookie(bytes_of(into)) == cookie);
 }
 
 void write_refusal(std::string_view why, std::string& into) {

@@ -1,5 +1,8 @@
 // A frame: what one datagram between a worker and an aggregator says. docs/wire-format.md is the
 // specification; names here are the names there.
+//
+// Functions have no state: any thread may call them. They never allocate. Payloads are never
+// copied: a Frame points into the datagram it was parsed from.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +14,7 @@
 
 namespace sluice::wire {
 
-inline constexpr std::uint8_t kVersion = 3;
+inline constexpr std::uint8_t kVersion = 3;  // frames of any other are malformed
 inline constexpr std::size_t kHeaderSize = 80;
 inline constexpr std::size_t kFrameSizeMin = 576;    // of a join: what every path carries
 inline constexpr std::size_t kFrameSizeMax = 65507;  // of a UDP datagram over IPv4
@@ -35,7 +38,7 @@ enum class Kind : std::uint8_t {
   left,   // aggregator: who needs nobody any more (in `workers`)
 };
 
-// How a result came about.
+// Bits of Header::flags.
 enum Flag : std::uint8_t {
   kNonFinite = 1,  // a float sum met Inf or NaN; set by workers, united by the aggregator
   kRepeated = 2,   // of results alone: went to all before, and now to one that asks
@@ -45,13 +48,13 @@ enum Flag : std::uint8_t {
 struct Header {
   Kind kind = Kind::contribution;
   std::uint8_t flags = 0;
-  std::uint16_t worker = 0;  // rank of the sender, or of the addressee
+  std::uint16_t worker = 0;  // rank of the worker at either end; below kWorkersMax
   std::uint64_t job = 0;
   std::uint32_t epoch = 0;  // of the aggregator's memory of the job; 0 before it is known
   std::uint16_t slot = 0;
   std::uint32_t use = 0;  // counts the uses of the slot
-  // Of what is reduced: ticket, step, round, place in it, reduction. Of what answers a join (prove,
-  // welcome, refused): its token.
+  // Stands for what is reduced: ticket, leg, round, place in it, reduction. In an answer to a join
+  // (prove, welcome, refused) it is the join's token.
   std::uint64_t digest = 0;
   std::uint64_t workers = 0;  // contribution: whom to count; result: counted; wait, welcome: here
   Reduction what = {};        // of this use's lanes alone; its table is not here but in `table`
@@ -65,20 +68,21 @@ struct Frame {
   std::span<const std::byte> payload;  // within the datagram
 };
 
-// Writes the header for this payload, which follows it in the datagram, checksum included. Fields
-// that the kind does not use are written as zero whatever they hold, and what.table is not written.
-// The payload must be one of the kind; a refusal's comes from write_refusal (bodies.h).
+// Writes the header of a frame, checksum included; the caller puts this payload behind it. Fields
+// that the kind does not use are written as zero whatever they hold. what.table is not written.
+// Asserts that ranges are right and that the payload is one of the kind, at most kFrameSizeMax with
+// the header. A refusal's comes from write_refusal (bodies.h). Reads the whole payload.
 void write_header(const Header& header, std::span<const std::byte> payload,
                   std::span<std::byte, kHeaderSize> into);
 
-// Bytes from outside. Code::malformed unless version, kind, length, checksum, reserved bytes and
-// the fields' ranges are right, and unused fields are zero; the literal says what is wrong.
-// Payloads are checked where a table's entries or a refusal's text; joins and welcomes have parsers
-// of their own (bodies.h). Whether the reduction is possible among the job's workers is not checked
-// here. Never allocates.
+// Bytes from outside. Code::malformed unless version, kind, length, checksum and the fields' ranges
+// are right, and reserved bytes and unused fields are zero. The error's literal says what is wrong.
+// Of payloads it checks tables, refusals, cookies, and that kinds without one have none. Joins and
+// welcomes have parsers of their own (bodies.h). Not checked: lanes, and whether the job's workers
+// can do the reduction. The frame lives as long as the datagram.
 Result<Frame> parse(std::span<const std::byte> datagram);
 
-// The name of a table of 1 to 256 entries in frames: never 0.
+// The name of a table in frames: never 0. Asserts 1 to 256 entries. Two tables may share it.
 std::uint32_t table_name(std::span<const std::uint16_t> table);
 
 }  // namespace sluice::wire

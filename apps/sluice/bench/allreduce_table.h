@@ -15,6 +15,7 @@ std::string to_text(const AllreduceBench& bench, const AllreduceRow& row);
 // Lines below: wrong coordinates of all rows, and the mean of busbw over the rows of each codec.
 std::string allreduce_footer(const AllreduceBench& bench, std::span<const AllreduceRow> rows);
 
+// Wrong coordinates of all rows that were checked.
 std::uint64_t wrong_in_all(std::span<const AllreduceRow> rows);
 
 Json to_json(const AllreduceBench& bench, const AllreduceRow& row);

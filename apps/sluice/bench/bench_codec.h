@@ -39,8 +39,9 @@ struct BenchRow {
   double decode_seconds = 0;
 };
 
-// Repetitions of all codecs, of memcpy and of reading take turns, so that a noisy second hits all
-// alike.
+// A row per codec. Repetitions of all codecs, of memcpy and of reading take turns, so that a noisy
+// second hits all of them. Code::invalid_argument names an option that is not accepted. Takes the
+// memory of all workers' gradients: may throw bad_alloc.
 Checked<std::vector<BenchRow>> bench_codecs(std::span<const NamedCodec> codecs,
                                             const BenchOptions& options);
 

@@ -1,4 +1,5 @@
-// Gradients that `sluice bench` makes: dense of three kinds, or sparse with a known union.
+// Gradients that `sluice bench` makes: dense of three kinds, or sparse with a known union. No
+// state; any thread.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ inline constexpr std::array<std::string_view, 4> kPatterns{"random", "blocks", "
 std::string_view name_of(Overlap overlap);
 std::string_view name_of(Pattern pattern);
 
-// What so many coordinates have of that which is zero or not as a whole.
+// How many units of the pattern so many coordinates have; a unit is zero or not as a whole.
 std::uint64_t unit_count(Pattern pattern, std::uint64_t coordinates);
 
 struct Sparsity {
@@ -44,7 +45,7 @@ struct Sparsity {
   Pattern pattern = Pattern::random;
 };
 
-// "5%" or "0.05". Errors name the option, the value and what is accepted.
+// "5%" or "0.05". Code::invalid_argument names the option, the value and what is accepted.
 Checked<double> parse_density(std::string_view option, std::string_view text);
 Checked<Overlap> parse_overlap(std::string_view option, std::string_view text);
 Checked<Pattern> parse_pattern(std::string_view option, std::string_view text);
@@ -74,14 +75,14 @@ struct Maker {
   std::uint32_t workers = 1;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  // Supports, scales and what workers have in common repeat after so many coordinates, of which a
-  // layer's 4096 and all widths of patterns are divisors unless no gradient is longer.
+  // Supports, scales and what workers have in common repeat after so many coordinates, not 0. A
+  // layer's 4096 and all widths of patterns divide it, unless no gradient is longer than it.
   std::uint64_t period = 0;
 };
 
-// The same for the same arguments. As many coordinates of each period of a sparse gradient are not
-// zero as its density says, rounded to whole units of its pattern; of independent supports it is
-// each worker's number that is fixed.
+// The same for the same arguments. In each period of a sparse gradient as many coordinates are not
+// zero as its density says, rounded to whole units of its pattern. Of independent supports each
+// worker's own number is fixed, not that of the union.
 void make_gradient(const BenchData& data, const Maker& maker, std::span<float> into);
 
 }  // namespace sluice::cli

@@ -1,10 +1,10 @@
 // `sluice bench lossless`: what sparse gradients cost on the wire and in time, by the density of
 // the union of all supports, their overlap and the number of workers.
 //
-// Bytes, counts and results are those of groups on carrier `local`, in the second of two steps:
-// what a codec keeps between steps it has by then, and both steps have gradients of their own.
-// Times are bench_codecs': medians of worker 0's passes over a gradient that is read from end to
-// end, with f32, memcpy and plain reading in the same run.
+// Bytes, counts and results come from groups on carrier `local`, in the second of two steps: what a
+// codec keeps between steps it has by then. Both steps have gradients of their own. Times come from
+// bench_codecs: medians of worker 0's passes over a gradient that is read from end to end, with
+// f32, memcpy and plain reading in the same run.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct LosslessOptions {
   std::uint32_t chunk = 1u << 16;  // coordinates, fitted to the codec's plan
 };
 
-// Bytes, and counts whose names end in _bytes, are the mean over the workers; exceptions are those
-// of all workers; other counts are agreed.
+// Bytes, and counts whose names end in _bytes, are the mean over the workers. Exceptions are summed
+// over all workers. Other counts are the same on all.
 struct LosslessRow {
   std::string codec;
   LosslessOptions options;
@@ -45,8 +45,8 @@ struct LosslessRow {
   double bytes_up = 0;
   double bytes_down = 0;
   std::vector<std::pair<std::string_view, double>> counts;  // of the codec, by name
-  // Coordinates of both steps whose bits are not those of the judge: the true mean, rounded once,
-  // or what codec f32 gives.
+  // Coordinates of both steps whose bits differ from the judge's: the true mean, rounded once, or
+  // what codec f32 gives.
   std::uint64_t wrong = 0;
   bool judged_by_f32 = false;
   double encode_seconds = 0;
@@ -60,6 +60,7 @@ struct LosslessRow {
 // The SPECs of a sweep for which none are given: of these, what is in the catalogue.
 std::vector<std::string> lossless_specs();
 
+// Sweeps; for one thread. Fails as a carrier or codec does, and names what is not accepted.
 Checked<std::vector<LosslessRow>> bench_lossless(std::vector<NamedCodec> codecs,
                                                  const LosslessOptions& options);
 
@@ -68,8 +69,8 @@ double reduction(const LosslessRow& row, double bytes);
 // The larger share of a link is what limits: the smaller reduction of both ways.
 double reduction(const LosslessRow& row);
 
-// A reduction that no lossless codec of its kind exceeds: an index of 1 bit per coordinate or of as
-// many as its entropy has, and values of 32 bits, packed or in the 1.23 buckets per key with which
+// A reduction that no lossless codec of its kind exceeds. Its index has 1 bit per coordinate, or as
+// many as the entropy. Its values have 32 bits, packed, or in the 1.23 buckets per key with which
 // sketches of three hashes begin to decode.
 struct Bound {
   std::string_view name;
@@ -90,7 +91,7 @@ double units_of(const LosslessRow& row);
 
 inline std::string mode_of(const LosslessRow& row) { return mode_of(row.counts); }
 
-// A problem that names the first row of codec `lossless` that is not exact.
+// Code::mismatch names the first row of codec `lossless` that is not exact.
 Verdict check_exact(std::span<const LosslessRow> rows);
 
 }  // namespace sluice::cli

@@ -15,6 +15,7 @@ namespace sluice::cli {
 
 using CodecCounts = std::vector<std::pair<std::string_view, std::uint64_t>>;
 
+// `counts` has one number for each name of the row. Names live as long as the program.
 inline CodecCounts named_counts(const Info& info, std::span<const std::uint64_t> counts) {
   CodecCounts named;
   for (std::size_t i = 0; i < info.counts.size(); ++i) {

@@ -1,4 +1,4 @@
-// Curves over two logarithmic axes, in panels side by side, as an SVG file.
+// Curves over two logarithmic axes, in panels side by side, as an SVG file. Values; nothing fails.
 #pragma once
 
 #include <string>
@@ -44,10 +44,10 @@ struct LogPlot {
   std::vector<Key> legend;
 };
 
-// Distinct while a plot has few of them.
+// Any numbers; distinct while a plot has few of them.
 Stroke stroke_of(std::size_t colour, std::size_t dash);
 
-// One XML document, without references to anything outside it.
+// One XML document, without references to anything outside it. Any text is escaped.
 std::string to_svg(const LogPlot& plot);
 
 }  // namespace sluice::cli

@@ -10,8 +10,8 @@
 
 namespace sluice::cli {
 
-// A table, what its columns mean, and for each codec a line with the time of the row whose union is
-// nearest to 5 %, of most workers.
+// A table and what its columns mean. Then a line for each codec: the time of the row of most
+// workers whose union is nearest to 5 %.
 std::string to_text(std::span<const LosslessRow> rows);
 
 Json to_json(const LosslessRow& row);

@@ -1,4 +1,5 @@
-// The commands of `sluice`. Each adds itself, with its options and what it does when chosen.
+// The commands of `sluice`. Each adds itself, with its options and what it does when chosen. For
+// the first thread of the process.
 #pragma once
 
 #include <string>
@@ -16,13 +17,16 @@ void add_bench_command(Command& program);
 void add_generate_command(Command& program);
 void add_tables_command(Command& program);
 
-// Every SPEC of a command; "all" is the whole catalogue with default options.
+// Every SPEC of a command; "all" is the whole catalogue with default options. Fails as make_codec.
 Checked<std::vector<NamedCodec>> make_codecs(const std::vector<std::string>& specs);
 
-// Parses and runs; the process's exit status: 0; 2 for the user's mistake, a bad file, one that
-// cannot be written, standard output among them, or too little memory; 141 where whoever read
-// standard output went away, everything else being done; 1 for anything else, such as a carrier
-// that fails.
+// Parses and runs, once per process. Gives the exit status:
+//
+//   0    all is well
+//   2    the user's mistake, a bad file, one that cannot be written (standard output too), or too
+//        little memory
+//   141  whoever read standard output went away; everything else is done
+//   1    anything else, such as a carrier that fails
 int run_command_line(int argc, const char* const* argv);
 
 }  // namespace sluice::cli

@@ -46,8 +46,9 @@ struct Plans {
 };
 
 // The program or one of its commands; lives as long as the call to parse(). Names are as CLI11 has
-// them: "--json", "-b,--minbytes", "files" for what has no flag. Values are written while parsing
-// and keep what they have where nothing is given.
+// them: "--json", "-b,--minbytes", "files" for what has no flag. Values are written while parsing,
+// and keep what they have where nothing is given. They outlive the action. `help` and names are
+// copied.
 class Command {
  public:
   Command(CLI::App& app, Plans& plans) : app_(app), plans_(plans) {}
@@ -55,7 +56,7 @@ class Command {
   Command add_command(const char* name, const char* help);
   void require_command();  // exactly one of those that were added
   void footer(const char* text);
-  // What to do when this command is chosen.
+  // What to do when this command is chosen, once parse() has returned.
   void action(Action action);
 
   // Text is std::string, or an optional or a vector of it.
@@ -88,14 +89,16 @@ class Command {
 
 inline constexpr int kExitUsage = 2;
 
-// What parse() found: something to do, or else the status to exit with, everything being said.
+// What parse() found: something to do, or else the status to exit with, everything being said. A
+// status goes before an action.
 struct Parsed {
   Action action;
   std::optional<int> status;
 };
 
-// Calls add with the program, to which it adds commands. Status 0 after --help and --version,
-// kExitUsage after a mistake, which is one line that names the value and what would be accepted.
+// Calls `add` with the program, to which it adds commands. Status 0 after --help and --version,
+// whose text is printed. Status kExitUsage after a mistake: one line on standard error names the
+// value and what would be accepted.
 Parsed parse(int argc, const char* const* argv, const std::function<void(Command)>& add);
 
 }  // namespace sluice::cli

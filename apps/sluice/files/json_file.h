@@ -1,4 +1,4 @@
-// Results on disk.
+// Results on disk. Code::io names the file and the system's reason.
 #pragma once
 
 #include <initializer_list>
@@ -13,12 +13,13 @@ namespace sluice::cli {
 
 using Json = nlohmann::ordered_json;
 
-// Writes whole or not at all; an empty path nothing.
+// Writes whole or not at all (output_file.h). An empty path writes nothing.
 Verdict write_text(const std::string& path, std::string_view text);
-// The same; "-" is standard output. Bytes that are not UTF-8 become U+FFFD.
+// The same. "-" is standard output, whose failure flush_printed() tells. Bytes that are not UTF-8
+// become U+FFFD.
 Verdict write_json(const std::string& path, const Json& json);
 
-// Of outputs that are all tried, whether or not another failed.
+// The first that failed, of outputs that were all tried.
 Verdict first_problem(std::initializer_list<Verdict> verdicts);
 
 // One row as itself, several as {"rows": […]}.

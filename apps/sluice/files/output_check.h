@@ -19,9 +19,9 @@ struct NamedOutput {
   bool takes_dash = false;      // "-" is standard output; otherwise a file of that name
 };
 
-// Refuses two names of one file, however they are spelled, and a name of the file that standard
-// output or standard error goes to. Devices and pipes may be named twice: what is written to them
-// comes one after the other.
+// Code::invalid_argument for an empty name, and for two names of one file, however they are
+// spelled. Standard output and standard error are such names, too. Devices and pipes may be named
+// twice: what is written to them comes one after the other. As the file system is at this moment.
 Verdict check_outputs(std::span<const NamedOutput> outputs);
 
 }  // namespace sluice::cli

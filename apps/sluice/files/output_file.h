@@ -1,14 +1,16 @@
 // A file that a command writes. Every write is checked: what could not be written ends in a Problem
 // that names the file and the system's reason.
 //
-// A regular file is written beside its place under another name and renamed at the end, so it is
+// A regular file is written beside its place under another name and renamed at the end. So it is
 // there whole or not at all, and one that was there before stays on failure. The new file has the
-// old one's mode; a file that may not be written is not replaced either. Through a symbolic link it
-// is the link's target that is replaced.
+// old one's mode. A file that may not be written is not replaced either. Through a symbolic link
+// the link's target is replaced.
 //
-// An old file is written in place, and may be left in part, where nothing else can be done: its
-// folder takes no other file, or its name cannot be given to another (a mount on that very file).
-// Devices, pipes and open descriptors (/dev/stdout, /dev/fd/3) are written to as they are.
+// Sometimes an old file has to be written in place, and may be left in part. Either its folder
+// takes no other file, or its name cannot be given to another (a mount on that very file). Devices,
+// pipes and open descriptors (/dev/stdout, /dev/fd/3) are written to as they are.
+//
+// A file belongs to one thread. Writing may block for as long as the system does.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +30,7 @@ namespace sluice::cli {
 // /proc/self/fd/N.
 std::optional<int> descriptor_named(const std::string& path);
 
-// Follows symbolic links, also to what does not exist yet.
+// Follows symbolic links, also to what does not exist yet; 40 at most. Never fails.
 std::string without_links(std::string path);
 
 // All of it, or false with errno set.
@@ -36,9 +38,9 @@ std::string without_links(std::string path);
 
 class OutputFile {
  public:
-  // To be replaced as a whole by finish().
+  // To be replaced as a whole by finish(). Both: Code::io where it cannot be opened.
   static Checked<OutputFile> create(const std::string& path);
-  // Adds to the file's end, without another name.
+  // Adds to the file's end, without another name. Makes a file that is not there.
   static Checked<OutputFile> append(const std::string& path);
 
   OutputFile(OutputFile&& other) noexcept;
@@ -50,6 +52,7 @@ class OutputFile {
   // Collects small pieces. After a failure the rest is not written; finish() tells.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Once, at the end: Code::io has the first failure of all writes.
   Verdict finish();
 
  private:

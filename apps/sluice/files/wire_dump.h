@@ -5,9 +5,9 @@
 //   up-<rank>.bin   what this worker sent, rounds end to end
 //   down.bin        the answers, rounds end to end; they are the same for all workers
 //
-// docs/wire-dump.md is the format. Rounds lie in the order of (training step, chunk, step of the
-// exchange, round), whatever completed first, so equal runs write equal files. The manifest comes
-// last: a folder without one is the rest of a run that failed.
+// docs/wire-dump.md is the format. Rounds lie in the order of (training step, chunk, leg, round),
+// whatever completed first, so equal runs write equal files. The manifest comes last: a folder
+// without one is the rest of a run that failed.
 #pragma once
 
 #include <cstdint>
@@ -55,16 +55,18 @@ class WireDump {
   explicit WireDump(WireDumpOptions options);
 
   // Makes the folder and its empty files; before the first step, once nothing else can refuse.
+  // Refused as check_dump_folder(), or Code::io.
   Verdict open();
 
   // A carrier that passes everything on to the worker's own and keeps a copy of all bytes. Both
   // outlive it.
   std::unique_ptr<Carrier> tap(Carrier& inner, std::uint32_t rank);
 
-  // After every training step: writes its bytes. Fails if the workers got different answers, naming
-  // exchange, round and worker; memory is one training step's bytes.
+  // After every training step, while no tap is in use: writes its bytes. Code::mismatch if the
+  // workers got different answers, naming exchange, round and worker. Until then the step's bytes
+  // are in memory.
   Verdict end_step();
-  // After the last one: writes the manifest.
+  // After the last step, which is asserted: writes the manifest.
   Verdict finish();
 
  private:

@@ -12,12 +12,13 @@ namespace sluice::cli {
 // How every such line begins.
 inline constexpr const char* kOutOfMemory = "out of memory";
 
-// Does the work. Where memory for it, or a thread, cannot be had, the Problem says so and what was
-// wanted, if that is not empty.
+// Does the work. Where memory for it, or a thread, cannot be had, Code::out_of_memory says so and
+// what was wanted, if that is not empty. Other exceptions pass.
 Verdict with_memory(const std::string& wanted, const std::function<Verdict()>& work);
 
-// An exception that leaves a thread ends the process where it stands. From here on, where it says
-// that memory ran out, that is the line on standard error and `status` the exit status.
+// An exception that leaves a thread ends the process where it stands. From here on, if it says that
+// memory ran out, a line on standard error says so and the exit status is `status`. Once, at the
+// start of the process.
 void end_threads_without_memory(int status);
 
 }  // namespace sluice::cli

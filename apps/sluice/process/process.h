@@ -1,5 +1,5 @@
 // This process's part of a job: on `local` all of it, on a carrier between processes one worker of
-// those that a launcher started.
+// those that a launcher started. For one thread.
 #pragma once
 
 #include <chrono>
@@ -22,18 +22,20 @@ struct Process {
   // A failure with the name of the worker it happened to, where others run elsewhere.
   [[nodiscard]] Verdict signed_by(Verdict verdict) const;
   // Before the first thing that all processes do together: this one's failure, or else the name of
-  // another that failed. Without it the others would wait for what never comes. All call it alike.
+  // another that failed. Without it the others would wait for what never comes. All call it, and it
+  // blocks until they do.
   [[nodiscard]] Verdict all_ready(const Verdict& mine) const;
 
   std::unique_ptr<World> world = nullptr;  // to meet in; none where all workers are here
 };
 
-// All processes of a job call it alike; who does not come within the time is named.
+// All processes of a job call it with the same arguments, and it blocks until they do. Who does not
+// come within the time is named.
 Checked<Process> enter(std::string_view carrier,
                        std::chrono::seconds timeout = std::chrono::seconds(60));
 
-// Of a call that a carrier answers. What went wrong between processes is no file's failure, though
-// both may be the system's: a command ends with another exit status.
+// What a carrier answered, with Code::unavailable instead of Code::io and Code::malformed: these
+// are for files, after which a command ends with another exit status.
 template <class T>
 Checked<T> by_carrier(Checked<T> answer) {
   if (answer) return answer;
@@ -42,12 +44,13 @@ Checked<T> by_carrier(Checked<T> answer) {
   return is_of_files ? Problem{Code::unavailable, answer.error().message} : answer.error();
 }
 
-// Refuses another number of workers than were launched; `what` says where the number comes from.
+// Code::invalid_argument for another number of workers than were launched. `what` says where the
+// number comes from.
 Verdict check_launched(const Process& process, std::uint64_t workers, std::string_view what);
 
 inline constexpr std::uint64_t kTimeoutSecondsMax = 86400;
 
-// Of --timeout.
+// Of --timeout: 1 to kTimeoutSecondsMax, or Code::invalid_argument.
 Verdict check_timeout(std::uint64_t seconds);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// Tables and figures as a person reads them.
+// Tables and figures as a person reads them. No state, nothing fails.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 namespace sluice::cli {
 
 // Columns padded to their widest cell: the first left-aligned, the others right-aligned unless
-// their header starts with '<'.
+// their header starts with '<'. Rows have as many cells as the header.
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 

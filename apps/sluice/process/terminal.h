@@ -1,5 +1,5 @@
 // Where the command line writes: results to standard output, complaints and progress to standard
-// error.
+// error. For one thread, but for complain(), which is for any.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace sluice::cli {
 
 // At the start of the process. Descriptors 0 to 2 are open from here on, or a file that is written
-// would take the place of standard output; one that was closed cannot be written to. A reader that
+// would take the place of standard output. One that was closed cannot be written to. A reader that
 // goes away is a failed write, not a signal: files that were asked for are still written.
 void prepare_standard_streams();
 
@@ -19,7 +19,7 @@ void print(std::string_view text);
 // Writes out what was printed so far. Gives errno of the first failure since the start, or 0.
 int flush_printed();
 
-// One line, whatever the text has in it.
+// One line, whatever the text has in it. Failures are not told.
 void complain(std::string_view line);
 
 // A line that is rewritten in place on a terminal once the work has taken a second; elsewhere it is

@@ -10,9 +10,10 @@
 
 namespace sluice::cli {
 
-// `means` are by rank, of `workers`; only those of the ranks that are here are looked at. All
-// processes call it alike. Between processes digests of 64 bits are compared. Code::mismatch names
-// the first worker that differs from worker 0.
+// `means` are by rank, of all workers; only the ranks that are here are looked at. All
+// processes call it, and it blocks until they do. Between processes digests of 64 bits are
+// compared. Code::mismatch names the first worker that differs from worker 0. Else it fails as
+// World::meet.
 Verdict check_agreement(World& world, std::span<const std::vector<float>> means);
 
 }  // namespace sluice::cli

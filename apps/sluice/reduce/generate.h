@@ -12,7 +12,7 @@ namespace sluice::cli {
 inline constexpr std::array<std::string_view, 3> kGradientKinds{"normal", "layers", "sparse"};
 
 // What the workers share plus what is each one's own, as in data-parallel training. A shorter
-// gradient is the beginning of a longer one.
+// gradient is the beginning of a longer one. The kind is one of kGradientKinds. Any thread.
 void generate_gradient(std::string_view kind, std::uint64_t seed, std::uint32_t rank,
                        std::span<float> into);
 

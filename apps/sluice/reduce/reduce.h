@@ -44,13 +44,16 @@ struct Reduced {
   Accuracy accuracy;  // where the process speaks
 };
 
-// One .npy per worker, same shape; errors name the file.
+// One .npy per worker, all of the same shape. Errors name the file. Takes the memory of all of
+// them.
 Checked<std::vector<Array>> read_workers(const std::vector<std::string>& files);
 
-// Before the files are read, which may take long. Errors name what is accepted.
+// Before the files are read, which may take long. Code::invalid_argument names what is accepted.
 Verdict check_reduce(const Process& process, const ReduceOptions& options, std::size_t files);
 
-// All processes of the job call it alike, with the gradients of all workers.
+// All processes of the job call it, with the gradients of all workers and the same options, which
+// were checked. Blocks until all have reduced. Fails as the carrier does; Code::mismatch where
+// workers got different means.
 Checked<Reduced> reduce(const Process& process, const NamedCodec& codec,
                         const ReduceOptions& options, std::span<const Array> workers);
 

@@ -7,6 +7,7 @@
 
 namespace sluice::local {
 
+// Never blocks. Code::invalid_argument names an option that is not accepted.
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options);
 
 inline constexpr CarrierInfo kInfo{

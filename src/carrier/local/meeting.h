@@ -1,5 +1,9 @@
 // The meeting of all workers for one leg of one exchange: each lays down its rounds, the last one
 // combines them all.
+//
+// Each worker calls post() on its own thread, and the last one close(). Nothing blocks but
+// withdraw(). What a closed meeting says may be read by any worker until that worker posts to the
+// meeting again. Two meetings take turns (local.cc), so by then all have read.
 #pragma once
 
 #include <atomic>
@@ -16,33 +20,36 @@
 
 namespace sluice::local {
 
-// Meetings of one slot are numbered by generation, from 1, equally on all ranks. Memory grows to
+// Meetings of one slot are numbered by generation, from 1, the same on all ranks. Memory grows to
 // what the job needs during its first steps and is then reused.
 class Meeting {
  public:
   explicit Meeting(std::uint32_t workers);
 
-  // Lays down a worker's rounds; true for the last worker, who then calls close().
+  // Lays down a worker's rounds, which stay put until the meeting is closed or they are withdrawn.
+  // Once per worker and generation. True for the last worker, who then calls close().
   bool post(std::uint32_t rank, std::uint64_t generation, const Ticket& ticket,
             std::span<const Round> rounds);
 
-  // Combines all rounds; `leg` counts the legs of the exchange. Wakes nobody.
+  // Combines all rounds; `leg` counts the legs of the exchange. Wakes nobody. Throws nothing: what
+  // goes wrong, memory too, is error() to all workers.
   void close(const WorldOptions& options, std::uint32_t leg);
 
-  // Takes a worker's rounds back, or waits for the worker that is combining them right now.
+  // Takes a worker's rounds back: they are not looked at when this returns. Waits for the worker
+  // that is combining them right now.
   void withdraw(std::uint32_t rank, std::uint64_t generation);
 
   [[nodiscard]] bool is_closed(std::uint64_t generation) const {
     return closed_.load(std::memory_order_acquire) >= generation;
   }
 
-  // Of a closed meeting: an error for all workers alike, or the answer's bytes and parts.
+  // Once it is_closed(): an error, the same for all workers, or the answer's bytes and parts.
   [[nodiscard]] const Error& error() const { return error_; }
   [[nodiscard]] const std::string& complaint() const { return complaint_; }
   [[nodiscard]] std::span<const std::byte> down(std::size_t round) const;
   [[nodiscard]] std::span<const Part> parts(std::size_t round) const;
 
-  // Ranks that have not posted this generation, as text for a person.
+  // Ranks that have not posted this generation, as text for a person. Any worker, at any time.
   [[nodiscard]] std::string missing(std::uint64_t generation) const;
 
  private:

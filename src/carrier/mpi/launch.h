@@ -20,11 +20,12 @@ struct Claim {
   const char* variable = "";
   std::uint32_t workers = 0;
 };
-// How many processes the launcher says it has started.
+// How many processes the launcher says it has started; nothing where it does not say.
 std::optional<Claim> claim_of(const Environment& environment);
 
-// An Open MPI that does not understand the launcher makes a world of one out of every process, and
-// each would average with nobody. `workers`: what MPI says.
+// `workers` is what MPI says. Code::unavailable where MPI says one and the launcher more: an Open
+// MPI that does not understand the launcher makes a world of one out of every process, and each
+// would average with nobody.
 Verdict check_claim(const Environment& environment, std::uint32_t workers);
 
 }  // namespace sluice::mpi

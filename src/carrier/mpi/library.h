@@ -1,5 +1,8 @@
 // Open MPI, found at run time: neither building nor starting sluice needs it. The few entry points
 // and handles that are used are declared here as the ABI of libmpi.so.40 has them.
+//
+// MPI is one per process, and so is what start() gives: it stays until the process ends. Functions
+// below may be called by any thread that may_call() MPI.
 #pragma once
 
 #include <chrono>
@@ -35,7 +38,8 @@ static_assert(sizeof(Envelope) == 24, "the layout of Open MPI's MPI_Status");
 
 inline constexpr int kAnySource = -1;
 
-// The functions of the same names, and handles that are addresses of MPI's objects.
+// The functions of the same names, and handles that are addresses of MPI's objects. Functions give
+// MPI's code, 0 where all is well.
 struct Library {
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
   int (*initialized)(int* flag) = nullptr;
@@ -70,13 +74,13 @@ struct Library {
   void* in_place = nullptr;
 
   int level = 0;  // of threads, as MPI_Query_thread says
-  // All ranks, like `world`, which belongs to the program: its error handler is not changed, and
-  // none of our messages travel in it. Errors in this one are returned.
+  // All ranks, as `world` has them; null before start_together(). Errors in it are returned. The
+  // world belongs to the program: its error handler stays, and none of our messages travel in it.
   Comm own = nullptr;
 };
 
-// What MPI may still read or write stays until the very end of the process, after the destructors
-// of statics. Any thread may call it.
+// Keeps what MPI may still read or write until the very end of the process, after the destructors
+// of statics. Any thread. Never fails.
 template <class T>
 void keep(std::unique_ptr<T> thing) noexcept {
   static std::mutex mutex;
@@ -92,17 +96,19 @@ void keep(std::unique_ptr<T> thing) noexcept {
 }
 
 // Loads the library and initialises MPI unless the program has, once per process. What we
-// initialise is finalised when the process ends. Errors say what to install or how to start.
+// initialise is finalised when the process ends. Code::unavailable says what to install or how to
+// start.
 Checked<const Library*> start();
 // The same, and makes `own`, once per process; all ranks call it. Code::timeout: not all ranks came
-// yet; the next call goes on waiting.
+// yet; the next call goes on waiting. After any other error nothing can be started any more.
 Checked<const Library*> start_together(std::chrono::nanoseconds timeout);
 // Gives up for good, because ranks are no longer all at the same call: every later start() has this
 // error.
 void close(const Problem& why);
 
-// A communicator like `from` that returns its errors. All ranks ask for it; Code::timeout: not all
-// of them did.
+// A communicator with the ranks of `from` that returns its errors. All ranks ask for it, in the
+// same order. Code::timeout: not all of them did; the communicator is then lost. Code::io: MPI's
+// error.
 Checked<Comm> duplicate(const Library& library, Comm from, std::chrono::nanoseconds timeout);
 
 // From here on some rank may wait in vain for another: at its end this process waits for the others
@@ -114,6 +120,7 @@ bool has_given_up();
 // finalised, or the program has initialised it for another thread alone.
 Status may_call(const Library& library);
 
+// MPI's words for a code that a function gave. Allocates.
 std::string error_text(const Library& library, int code);
 
 }  // namespace sluice::mpi

@@ -7,11 +7,14 @@
 
 namespace sluice::mpi {
 
+// Both: Code::unavailable where MPI is not there or was not started, with what to do.
+//
 // How many ranks there are. The first call starts MPI, unless the program has, and waits for all
 // ranks to do the same.
 Checked<std::uint32_t> launched();
 
-// The worker of this process. All ranks make their worlds at the same time and alike.
+// The worker of this process. All ranks make their worlds at the same time, in the same order and
+// with the same options. Blocks until all do; Code::timeout where not all do in time.
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options);
 
 inline constexpr CarrierInfo kInfo{

@@ -7,7 +7,7 @@
 namespace sluice::mpi {
 
 // What an MPI in this process that is not Open MPI calls itself, and its file; empty: there is
-// none.
+// none. Looks at every loaded file.
 std::string other_mpi();
 
 }  // namespace sluice::mpi

@@ -15,12 +15,14 @@
 
 namespace sluice::mpi {
 
-// The end of one rank. Belongs to the port's thread.
+// The end of one rank. Belongs to the port's thread, which may call MPI. Nothing blocks. Errors of
+// MPI are Code::io; after one the slot is of no use.
 class Slot {
  public:
-  // Uses tags `tag` and `tag + 1` of the communicator for itself.
+  // Uses tags `tag` and `tag + 1` of the communicator for itself. The library outlives it.
   Slot(const Library& library, Comm comm, std::uint32_t rank, std::uint32_t workers, int tag);
 
+  // As Carrier says, of one exchange: Code::exhausted while is_busy().
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg);
   Result<std::span<const Answer>> take(const Ticket& ticket);
   // Goes as far as possible without blocking.
@@ -35,8 +37,8 @@ class Slot {
   [[nodiscard]] double combine_seconds() const { return combine_seconds_; }
   [[nodiscard]] std::string explain(const Ticket& ticket);
 
-  // Takes back what is posted. MPI may still write into this slot's own memory, so that stays until
-  // the process ends.
+  // Takes back what is posted: rounds are not looked at any more. MPI may still write into this
+  // slot's own memory, so that stays until the process ends.
   static void abandon(std::unique_ptr<Slot> slot);
 
  private:

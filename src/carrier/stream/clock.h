@@ -7,6 +7,7 @@
 
 namespace sluice::stream {
 
+// Never goes backwards. Any thread.
 inline protocol::Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace sluice::stream

@@ -12,15 +12,18 @@
 
 namespace sluice::stream {
 
-// Frames are sent by target, so that trains form, those to one target in their order. It costs
-// what the batch does: nothing is remembered of targets, or searched, from one batch to the next.
+// Frames are sent by target, so that trains form; frames to one target keep their order. A batch
+// costs what it has: nothing is remembered of targets, or searched, from one batch to the next.
+// Belongs to one thread. Memory grows to the largest batch and is then reused.
 class Post final : public protocol::Outbox {
  public:
+  // The socket outlives it, and is not connected.
   explicit Post(const Socket& socket);
 
   void send(std::span<const protocol::Address> to,
             std::span<const std::byte, wire::kHeaderSize> header,
             std::span<const std::byte> payload) override;
+  // Sends the batch; the next one begins. What the kernel does not take is lost.
   void flush();
 
  private:

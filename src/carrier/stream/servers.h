@@ -16,13 +16,15 @@ class Servers {
   struct Token {};  // open() makes them
 
  public:
-  // Listens at once; run() serves. Memory is for all together, the rest for each.
+  // Listens at once; run() serves. At least one address. Limits of memory are for all together, the
+  // rest for each. Errors as of Server::open; then nothing listens.
   static Checked<std::unique_ptr<Servers>> open(std::span<const SocketAddress> addresses,
                                                 protocol::AggregatorOptions options);
   Servers(Token, std::vector<std::unique_ptr<Server>> servers);
 
   // The first on this thread, with its tick, and the others on theirs, until all have ended as
-  // Server::run says. One that fails ends all.
+  // Server::run says. Once. One that fails ends all, and its error is returned; want of memory is
+  // Code::out_of_memory. Throws nothing after the threads are started.
   Status run(const std::function<void()>& tick = nullptr);
   // Any thread, and signal handlers.
   void stop();

@@ -13,9 +13,12 @@
 
 namespace sluice::stream {
 
-// WORLD_SIZE where aggregators are named, else 0.
+// WORLD_SIZE where SLUICE_AGGREGATORS is set, else 0. Code::invalid_argument where it is no number
+// of workers.
 Checked<std::uint32_t> launched();
 
+// Blocks until all workers have joined, for options.timeout at most. Code::invalid_argument names
+// an option or variable that is not accepted.
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options);
 
 // One worker of a job that the caller has named and whose other workers join at the same time.
@@ -29,6 +32,8 @@ struct PortOptions {
   int bell = -1;                                                // as of Port::open
 };
 
+// A port that has joined, with a caretaker. Blocks until all workers have, for options.timeout at
+// most. Fails as make_world() and Port::join do.
 Checked<std::unique_ptr<Port>> open_port(const PortOptions& options);
 
 inline constexpr CarrierInfo kInfo{

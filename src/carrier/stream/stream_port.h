@@ -1,4 +1,7 @@
 // One worker's end of carrier `stream`: the protocol's worker on sockets of its own.
+//
+// As a Carrier it belongs to one thread; counters() may be called by any. Whatever receives may
+// throw bad_alloc: then abandon() the port.
 #pragma once
 
 #include <chrono>
@@ -27,24 +30,27 @@ class Port final : public Carrier {
   struct Token {};  // open() makes ports
 
  public:
-  // Opens a socket to every aggregator. The frame size of the options is the wanted most. The bell
-  // is the caller's descriptor and outlives the port, -1: none. Once it is readable, whoever waits
+  // Opens a socket to every aggregator, of at least one, and does not join yet. The frame size of
+  // the options is the wanted most; Code::unavailable where the path takes too little. The bell is
+  // the caller's descriptor and outlives the port, -1: none. Once it is readable, whoever waits
   // here gets Code::unavailable: so another thread ends a wait.
   static Checked<std::unique_ptr<Port>> open(const protocol::LinkOptions& options,
                                              std::span<const SocketAddress> aggregators,
                                              Caretaker caretaker, int bell = -1);
   Port(Token, const protocol::LinkOptions& options, std::vector<std::unique_ptr<Path>> paths,
        Caretaker caretaker, int bell);
-  // A kept port waits until nobody needs what it has, for some seconds at most.
+  // With a caretaker it waits until nobody needs what this worker has, for some seconds at most.
   ~Port() override;
 
-  // Until all workers have joined at all aggregators. Code::timeout says who is missing, and names
-  // an aggregator that does not answer within seconds. Code::unavailable after the bell says who is
-  // missing too.
+  // Before anything is posted. Blocks until all workers have joined at all aggregators.
+  // Code::timeout says who is missing, and names an aggregator that does not answer within seconds.
+  // Code::mismatch says why an aggregator refuses. Code::unavailable after the bell says who is
+  // missing.
   Verdict join(std::chrono::nanoseconds timeout);
-  // Several at once, in the time that the slowest takes.
+  // Several at once, in the time that the slowest takes. Asserts 130 sockets and bells at most.
   static Verdict join_all(std::span<Port* const> ports, std::chrono::nanoseconds timeout);
-  // As far as it goes without waiting: for those who join many ports on one thread.
+  // As far as it goes without waiting: for those who join many ports on one thread. True: all have
+  // joined. Fails as join() does, but for time-out and bell.
   Checked<bool> try_join();
 
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override;
@@ -53,6 +59,7 @@ class Port final : public Carrier {
   void abandon() override;
   std::string explain(const Ticket& ticket) override;
 
+  // Summed over all aggregators. Waits for whoever is in the port, never for the network.
   [[nodiscard]] protocol::LinkCounters counters() const;
 
  private:
