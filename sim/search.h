@@ -38,7 +38,7 @@ class Explored {
   template <std::size_t n>
   std::uint32_t insert(const std::array<std::uint8_t, n>& packed) {
     if (std::size_t{count_} * 2 >= table_.size()) grow();
-    std::uint32_t& place = table_[probe(packed.data())];
+    std::uint32_t& place = table_[find(packed.data())];
     if (place != 0) return place - 1;
     bytes_.insert(bytes_.end(), packed.data(), packed.data() + size_);
     place = ++count_;
@@ -58,7 +58,7 @@ class Explored {
   }
 
   // Where in the table the state is or belongs.
-  std::size_t probe(const std::uint8_t* packed) const {
+  std::size_t find(const std::uint8_t* packed) const {
     std::size_t place = hash(packed) & (table_.size() - 1);
     while (table_[place] != 0 && !is_at(table_[place] - 1, packed)) {
       place = (place + 1) & (table_.size() - 1);
@@ -68,7 +68,7 @@ class Explored {
 
   void grow() {
     table_.assign(table_.size() * 2, 0);
-    for (std::uint32_t index = 0; index < count_; ++index) table_[probe(at(index))] = index + 1;
+    for (std::uint32_t index = 0; index < count_; ++index) table_[find(at(index))] = index + 1;
   }
 
   std::size_t size_;

@@ -203,7 +203,7 @@ std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count) {
                         : std::numeric_limits<std::uint64_t>::max();
 }
 
-Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count) {
+Checked<std::vector<BucketEntry>> entries_from(const sluice_entry* entries, std::size_t count) {
   if (count > kListMax) return invalid(fmt::format("{} entries; accepted: at most 2^24", count));
   SLUICE_TRY(check_array(entries, count, "entries"));
   std::vector<BucketEntry> made;

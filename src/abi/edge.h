@@ -147,6 +147,6 @@ Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::siz
 // For words alone: 0 of a list that tensors_from() refuses.
 std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count);
 // Refuses null pointers of entries that have coordinates.
-Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count);
+Checked<std::vector<BucketEntry>> entries_from(const sluice_entry* entries, std::size_t count);
 
 }  // namespace sluice::abi

@@ -95,7 +95,7 @@ class Attempt {
 Verdict start(sluice_group* group, std::uint64_t step, const sluice_entry* entries,
               std::size_t count) {
   SLUICE_TRY(check_pointers({{group, "group"}}));
-  SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(entries, count));
+  SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::entries_from(entries, count));
   return outcome(*group->group, group->group->start(step, parsed));
 }
 

@@ -143,7 +143,7 @@ sluice_code sluice_port_run(sluice_port* port, const sluice_order* order,
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{port, "port"}}));
     SLUICE_TRY_ASSIGN(const auto wanted, sluice::abi::order_from(order));
-    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(entries, entry_count));
+    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::entries_from(entries, entry_count));
     return port->end->run(wanted, parsed);
   });
 }

@@ -1,4 +1,4 @@
-// The C functions over Waves and Lanes: buckets in one order, over several ports.
+// The C functions over Waves and Tracks: buckets in one order, over several ports.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -171,7 +171,7 @@ sluice_code sluice_queue_put(sluice_queue* queue, const sluice_order* order,
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{queue, "queue"}, {number, "number"}}));
     SLUICE_TRY_ASSIGN(const auto wanted, sluice::abi::order_from(order));
-    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::jobs_from(entries, entry_count));
+    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::entries_from(entries, entry_count));
     // Counted first: a track may finish it before this function returns.
     Counted counted(*queue);
     SLUICE_TRY_ASSIGN(*number, queue->waves.put(wanted, parsed));

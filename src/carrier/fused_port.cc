@@ -17,7 +17,7 @@ using Buffer = Collectives::Buffer;
 using Call = Collectives::Call;
 using Kind = Collectives::Kind;
 
-// Steps this small (scales) take one trip instead of two; half a millisecond at 1 Gb/s.
+// Legs this small (scales) take one trip instead of two; half a millisecond at 1 Gb/s.
 constexpr std::uint64_t kWholeMax = std::uint64_t{64} << 10;
 constexpr std::size_t kSize = sizeof(std::uint64_t);
 

@@ -144,9 +144,9 @@ Status Fusion::seal(std::uint64_t ready) {
   ready_ = ready;
   least_ready_.reset();
   answer_into_ = {};
-  claim_ = claim_of_step();
+  claim_ = claim_of_leg();
   if (const Status checked = check_rounds(); !checked) return fail(checked.error());
-  claim_.digest = digest_of_step();
+  claim_.digest = digest_of_leg();
   prepare_answers();
   cut();
   measure();
@@ -195,7 +195,7 @@ Status Fusion::check_rounds() const {
   return ok();
 }
 
-std::uint64_t Fusion::digest_of_step() const {
+std::uint64_t Fusion::digest_of_leg() const {
   std::uint64_t digest = mix(kMagic, sealed_.size());
   for (const Entry& entry : sealed_) {
     digest = mix(mix(digest, entry.ticket.sequence), entry.ticket.digest);

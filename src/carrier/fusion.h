@@ -167,8 +167,8 @@ class Fusion final : public Carrier {
   Status expect(Phase phase) const;
   void lay_out();
   Status check_rounds() const;
-  [[nodiscard]] std::uint64_t digest_of_step() const;
-  [[nodiscard]] Claim claim_of_step() const;
+  [[nodiscard]] std::uint64_t digest_of_leg() const;
+  [[nodiscard]] Claim claim_of_leg() const;
   [[nodiscard]] std::string compare(const Claim& other, std::uint32_t rank) const;
   // The claim in lanes of an all-reduce that show disagreement. One more tells who is ready.
   static constexpr std::size_t kCheckLanes = 14;

@@ -22,7 +22,7 @@ constexpr const char* kRest = "rounds of the exchanges";
 }  // namespace
 
 // Exchanges of a leg share the seed. Step and bucket are those of the first: the others follow.
-Fusion::Claim Fusion::claim_of_step() const {
+Fusion::Claim Fusion::claim_of_leg() const {
   Claim claim;
   if (sealed_.empty()) return claim;
   const Ticket& first = sealed_.front().ticket;

@@ -27,7 +27,7 @@ void merge(const JobReport& from, JobReport& into) {
 
 }  // namespace
 
-void JobReport::see(const WaitingChunk& waiting) {
+void JobReport::see(const WaitingUse& waiting) {
   if (is_waiting && waiting.since >= since) return;
   is_waiting = true;
   slot = waiting.slot;

@@ -11,7 +11,7 @@
 namespace sluice::protocol {
 
 // A use of which some contributions are here and others are missing.
-struct WaitingChunk {
+struct WaitingUse {
   std::uint32_t slot = 0;
   std::uint32_t use = 0;
   std::uint64_t missing = 0;  // bits
@@ -34,7 +34,7 @@ struct JobReport {
 
   // Takes in a use that waits. The one that has waited longest is reported; of equally old ones,
   // the first.
-  void see(const WaitingChunk& waiting);
+  void see(const WaitingUse& waiting);
 };
 
 // One report for each job, by job, of the reports of several aggregators that serve the same jobs.

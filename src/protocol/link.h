@@ -163,7 +163,7 @@ class Link {
   std::uint16_t attempt_ = 0;   // what answers another one is not for this link
   std::uint32_t welcomed_ = 0;  // the largest frame that came back
   std::uint32_t fits_ = 0;      // the largest that passes; 0: it is still being found out
-  unsigned probes_ = 0;         // times that all sizes were sent since the first of them came back
+  unsigned size_tries_ = 0;     // times that all sizes were sent since the first of them came back
   std::optional<Time> joining_since_;
   std::uint64_t joins_sent_ = 0;
   std::uint64_t joins_of_attempt_ = 0;  // since there was something new to say

@@ -20,7 +20,7 @@ namespace {
 constexpr std::array<std::uint32_t, 5> kFrameSizes{8952, 4048, 1452, 1372, 1232};
 // Times that all sizes are sent before the largest that came back will do: where one frame in five
 // is lost each way, one job in a thousand has smaller frames than it could have.
-constexpr unsigned kProbes = 7;
+constexpr unsigned kSizeTries = 7;
 // Between joins: an eighth of the time that they have taken, so a lost one costs little of it.
 constexpr Time kJoinFirst = std::chrono::milliseconds(20);
 constexpr Time kJoinMost = std::chrono::milliseconds(250);
@@ -91,7 +91,7 @@ void Link::take_welcome(const wire::Frame& frame, Time now) {
   }
   const auto size = static_cast<std::uint32_t>(wire::kHeaderSize + frame.payload.size());
   if (fits_ != 0 || size > options_.frame_size || size < wire::kHeaderSize + kPayloadMin) return;
-  if (welcomed_ == 0) probes_ = 0;
+  if (welcomed_ == 0) size_tries_ = 0;
   welcomed_ = std::max(welcomed_, size);
   // More than all others have, or than the aggregator takes, is of no use.
   if (welcomed_ >= std::min(options_.frame_size, welcome->frame_size)) settle(welcomed_, now);
@@ -180,7 +180,7 @@ void Link::take_refusal(const wire::Frame& frame) {
 void Link::send_joins(Time now, OutgoingFrames& out) {
   if (now < join_next_ || joins_.size() > out.room()) return;
   if (!joining_since_) joining_since_ = now;
-  if (welcomed_ != 0 && fits_ == 0 && ++probes_ > kProbes) settle(welcomed_, now);
+  if (welcomed_ != 0 && fits_ == 0 && ++size_tries_ > kSizeTries) settle(welcomed_, now);
   for (const std::string& join : joins_) {
     out.add({.kind = wire::Kind::join}, std::as_bytes(std::span(join)));
   }

@@ -12,16 +12,16 @@ namespace sluice::protocol {
 namespace {
 
 // What a piece is, alike on all workers: an aggregator refuses to sum pieces of which this differs.
-std::uint64_t digest_of_piece(const Ticket& ticket, std::uint32_t step, const Piece& piece,
+std::uint64_t digest_of_piece(const Ticket& ticket, std::uint32_t leg, const Piece& piece,
                               std::size_t index) {
   std::uint64_t digest = mix(ticket.digest, ticket.sequence);
-  digest = mix(digest, step);
+  digest = mix(digest, leg);
   digest = mix(digest, piece.round);
   digest = mix(digest, index);
   return mix(digest, digest_of(piece.what));
 }
 
-constexpr std::size_t kSmallStep = 4;  // pieces
+constexpr std::size_t kSmallLeg = 4;  // pieces
 
 constexpr Error kCannotGoOn{Code::lost, 0, "stream: the job cannot go on"};
 
@@ -80,7 +80,7 @@ void Worker::go_on(std::uint32_t number) {
   } else if (*done) {
     finish(channel, {});
   } else {
-    ++channel.step;
+    ++channel.leg;
     distribute(number);
   }
 }
@@ -106,14 +106,14 @@ void Worker::distribute(std::uint32_t number) {
   Channel& channel = channels_[number];
   SLUICE_ASSERT(channel.busy && !channel.ready);
   const auto pieces = channel.assembly.pieces();
-  // Oldest first, but small steps before all: what they hold up is much more than they are.
-  const std::uint64_t order = pieces.size() <= kSmallStep ? 0 : 1 + channel.ticket.sequence;
+  // Oldest first, but small legs before all: what they hold up is much more than they are.
+  const std::uint64_t order = pieces.size() <= kSmallLeg ? 0 : 1 + channel.ticket.sequence;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::size_t target = (channel.ticket.sequence + i) % links_.size();
     links_[target].put({.what = pieces[i].what,
                         .up = pieces[i].up,
                         .only = pieces[i].only,
-                        .digest = digest_of_piece(channel.ticket, channel.step, pieces[i], i),
+                        .digest = digest_of_piece(channel.ticket, channel.leg, pieces[i], i),
                         .channel = number,
                         .piece = static_cast<std::uint32_t>(i),
                         .order = order,
@@ -121,14 +121,14 @@ void Worker::distribute(std::uint32_t number) {
   }
 }
 
-Status Worker::post(const Ticket& ticket, std::span<const Round> step) {
+Status Worker::post(const Ticket& ticket, std::span<const Round> leg) {
   if (abandoned_) return Error{Code::unavailable, 0, "stream: this end was abandoned"};
   if (failure_.code != Code::ok) return failure_;
   SLUICE_ASSERT(has_joined());
   const auto number = static_cast<std::uint32_t>(ticket.sequence % channels_.size());
   Channel& channel = channels_[number];
   if (channel.busy) return Error{Code::exhausted, 0, "stream: more exchanges than channels"};
-  for (const Round& round : step) {
+  for (const Round& round : leg) {
     SLUICE_TRY(check(round.what, options_.link.workers));
     SLUICE_TRY(check_up(round.what, round.up));
   }
@@ -139,14 +139,14 @@ Status Worker::post(const Ticket& ticket, std::span<const Round> step) {
     payload_max_ = least->frame_size() - wire::kHeaderSize;
   }
   SLUICE_ASSERT(payload_max_ >= kPayloadMin);
-  const bool is_next = channel.ticket.sequence == ticket.sequence && channel.step != 0;
-  channel.step = is_next ? channel.step + 1 : 1;
+  const bool is_next = channel.ticket.sequence == ticket.sequence && channel.leg != 0;
+  channel.leg = is_next ? channel.leg + 1 : 1;
   channel.ticket = ticket;
   channel.busy = true;
   channel.ready = false;
   channel.error = {};
   ++busy_;
-  channel.assembly.begin(step, payload_max_);
+  channel.assembly.begin(leg, payload_max_);
   if (channel.assembly.pieces().empty()) {
     go_on(number);
   } else {

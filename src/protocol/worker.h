@@ -58,7 +58,7 @@ class Worker {
   // Code::malformed: an aggregator answered wrongly, and the job cannot go on either. Answers live
   // until the next post() whose sequence has the same remainder by the number of channels. post()
   // may throw bad_alloc.
-  Status post(const Ticket& ticket, std::span<const Round> step);
+  Status post(const Ticket& ticket, std::span<const Round> leg);
   Result<std::span<const Answer>> take(const Ticket& ticket);
   // Whether take() of some exchange has answers or an error.
   [[nodiscard]] bool is_any_ready() const { return ready_ != 0; }
@@ -88,7 +88,7 @@ class Worker {
     bool busy = false;
     bool ready = false;
     Ticket ticket;
-    std::uint32_t step = 0;  // of the exchange
+    std::uint32_t leg = 0;  // of the exchange
     Error error;
   };
 

@@ -2,6 +2,7 @@
 #include "carrier/stream/stream.h"
 
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
 #include <array>
 
@@ -54,6 +55,14 @@ TEST_P(Streamed, GivesTheBytesOfLocalWhateverTheNetworkDoes) {
     check(scenario, {.staffing = Staffing::stepped}, kSimulated[row[world]]);
     if (HasFailure()) return;
   }
+}
+
+TEST_P(Streamed, AHostThatFlushesSubnormalsToZeroChangesNothingAtTheAggregator) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // Flush to zero, subnormals are zero: threads inherit both.
+  check({.count = 1031, .workers = 3, .data = DataKind::subnormals},
+        {.staffing = Staffing::threads}, kOverUdp);
+  _mm_setcsr(before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, Streamed, ::testing::ValuesIn(each_codec_on_local()),

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/float_environment.h"
 #include "carrier/stream/clock.h"
 #include "carrier/stream/post.h"
 #include "wire/frame.h"
@@ -58,6 +59,7 @@ Status Server::run(const std::function<void()>& tick) {
   Post post(socket_);
   Time tick_next = now() + kTick;
   const double before = thread_seconds();
+  const FloatEnvironment environment;  // A thread starts with that of the host program.
   while (!stopping_.load(std::memory_order_relaxed)) {
     pollfd waiting{socket_.descriptor(), POLLIN, 0};
     if (poll(&waiting, 1, kPollMs) < 0 && errno != EINTR) {

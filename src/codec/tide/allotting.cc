@@ -39,7 +39,7 @@ void Allotting::by_model(std::span<const Code12> codes, std::span<std::uint8_t> 
   const std::uint64_t turns = settings_.floor ? turns_for(live, most) : 0;
   const Floor floor = turns == 0 ? Floor{} : Floor{summed, turns};
   const Allotment allotment =
-      find_level(summed, most_beside_turns(live, most, turns, settings_.block), floor);
+      find_waterline(summed, most_beside_turns(live, most, turns, settings_.block), floor);
   const std::uint64_t share = raised_share(allotment, settings_.block);
   const RandomStream draws(chunk_.key, Purpose::selection, kShared);
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
@@ -66,7 +66,7 @@ void Allotting::by_chunk(std::span<const Code12> codes, std::span<std::uint8_t> 
     if (turns[b] != 0) count_block(turn_counts_, codes[b], layout_[b].size, layout_[b].count);
   }
   sum_from_above(turn_counts_, turn_counts_);
-  Allotment allotment = find_level(counts_, most, {turn_counts_});
+  Allotment allotment = find_waterline(counts_, most, {turn_counts_});
   for (std::uint32_t b = 0; b < layout_.blocks(); ++b) {
     const bool turn = turns[b] != 0;
     widths[b] = static_cast<std::uint8_t>(width_at(codes[b], allotment.waterline, turn));

@@ -8,7 +8,7 @@
 namespace sluice::tide {
 namespace {
 
-constexpr std::int32_t kLevelLeast = kCodeLeast - kOffset.back();
+constexpr std::int32_t kWaterlineLeast = kCodeLeast - kOffset.back();
 constexpr std::int32_t kLevelMost = kCodeMost;
 
 // Beyond any honest model, whose counts a damaged state may not keep to.
@@ -98,9 +98,9 @@ std::uint64_t most_beside_turns(std::uint64_t live, std::uint64_t most, std::uin
   return std::max(divide_up(live, turns), most - std::min(most, spread));
 }
 
-Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most,
-                     const Floor& floor) {
-  std::int32_t low = kLevelLeast;
+Allotment find_waterline(std::span<const std::uint64_t> summed, std::uint64_t most,
+                         const Floor& floor) {
+  std::int32_t low = kWaterlineLeast;
   std::int32_t high = kLevelMost;  // nothing but the floor is spent there
   while (low < high) {
     const std::int32_t middle = low + (high - low) / 2;
@@ -111,7 +111,7 @@ Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most,
     }
   }
   const std::uint64_t used = spent(summed, low, floor);
-  const std::uint64_t next = low > kLevelLeast ? spent(summed, low - 1, floor) : used;
+  const std::uint64_t next = low > kWaterlineLeast ? spent(summed, low - 1, floor) : used;
   return {low, most - std::min(most, used), next - used};
 }
 

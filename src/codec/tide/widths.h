@@ -54,7 +54,8 @@ struct Allotment {
 };
 // Of counts whose lanes have been summed up from above (sum_from_above): cheap to ask. A floor that
 // costs more than `most` leaves nothing to the waterline.
-Allotment find_level(std::span<const std::uint64_t> summed, std::uint64_t most, const Floor& floor);
+Allotment find_waterline(std::span<const std::uint64_t> summed, std::uint64_t most,
+                         const Floor& floor);
 // summed[i] = the lanes of code i and above; the other counts as they are. May be in place.
 void sum_from_above(std::span<const std::uint64_t> counts, std::span<std::uint64_t> summed);
 

@@ -51,7 +51,7 @@ Allotment allotment_of(const Set& set, double bits, bool floor = false) {
   sum_from_above(counts, summed);
   sum_from_above(counts, counts);  // in place, as the codec does
   EXPECT_EQ(counts, summed);
-  return find_level(summed, budget_of(set, bits), floor ? Floor{summed} : Floor{});
+  return find_waterline(summed, budget_of(set, bits), floor ? Floor{summed} : Floor{});
 }
 
 std::uint32_t below(std::mt19937& random, std::uint32_t limit) {

@@ -156,7 +156,7 @@ def budget_of(known, bits):
     return max(0, int(bits * sum(k[2] for k in known)) - 12 * len(known))
 
 
-def find_level(spent, budget):
+def find_waterline(spent, budget):
     """Gives waterline, bits left over, lanes to raise."""
     waterline = 607
     while spent(waterline) > budget and waterline < 1696:
@@ -185,7 +185,7 @@ def allot_by_model(case, mine, known):
         return (sum(width_at(code, waterline) * size for code, size, _ in known)
                 + (-(-silent // turns) if turns else 0))
 
-    waterline, left, lanes = find_level(spent, budget)
+    waterline, left, lanes = find_waterline(spent, budget)
     share = 0
     if lanes:
         s = min(1.0, left / lanes)
@@ -224,7 +224,7 @@ def allot_by_chunk(case, mine):
     def width(index, waterline):
         return max(turns[index], width_at(mine[index][0], waterline))
 
-    waterline, left, _ = find_level(
+    waterline, left, _ = find_waterline(
         lambda at: sum(width(i, at) * one[1] for i, one in enumerate(mine)), budget)
     widths = []
     for i, (_, size, _) in enumerate(mine):
