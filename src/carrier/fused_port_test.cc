@@ -59,7 +59,7 @@ class Between final : public Collectives {
   Call call_;
 };
 
-class Told final : public Readiness {
+class ToldReadiness final : public Readiness {
  public:
   std::uint64_t ready() override { return mine; }
   void heard(std::optional<std::uint64_t> least, bool bulk) override {
@@ -76,7 +76,7 @@ struct Two {
   explicit Two(const Reduction& reduced) : what(reduced), hall(2) {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       between.push_back(std::make_unique<Between>(hall.of(rank)));
-      told.push_back(std::make_unique<Told>());
+      told.push_back(std::make_unique<ToldReadiness>());
       ports.push_back(std::make_unique<FusedPort>(rank, 2, *between[rank], told[rank].get()));
       ups.emplace_back(up_size(what));
       downs.emplace_back(down_size_max(what, 2));
@@ -105,7 +105,7 @@ struct Two {
   Ticket ticket{1, 2, {.step = 3, .bucket = kBucket}};
   Hall hall;
   std::vector<std::unique_ptr<Between>> between;
-  std::vector<std::unique_ptr<Told>> told;
+  std::vector<std::unique_ptr<ToldReadiness>> told;
   std::vector<std::unique_ptr<FusedPort>> ports;
   std::vector<std::vector<std::byte>> ups;
   std::vector<std::vector<std::byte>> downs;

@@ -12,13 +12,14 @@
 
 #include "base/bytes.h"
 #include "round/block_sum.h"
-#include "tests/support/codec_seat.h"
+#include "tests/support/courier.h"
 #include "tests/support/fused_world.h"
+#include "tests/support/seat.h"
 
 namespace sluice {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using support::Bytes;
 using support::run_collectives;
 using support::Seat;
 
@@ -126,15 +127,10 @@ class Table {
 
   [[nodiscard]] Bytes expected(const std::vector<Seat>& seats, std::size_t index) const {
     const Round& round = seats[0].rounds[index];
-    std::vector<Contribution> all;
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      if (!round.only.unrestricted() && !round.only.has(rank)) continue;
-      all.push_back({rank, seats[rank].rounds[index].up});
-    }
-    AlignedBuffer scratch(scratch_size(round.what));
-    Bytes down(down_size_max(round.what, workers));
-    down.resize(combine(round.what, workers, 0, round.what.count, all, scratch.bytes(), down));
-    return down;
+    std::vector<Bytes> ups;
+    for (const Seat& seat : seats) ups.push_back(*seat.ups[index]);
+    const WorkerSet all = WorkerSet::all(workers);
+    return support::combined(round.what, ups, round.only.unrestricted() ? all.view() : round.only);
   }
 };
 

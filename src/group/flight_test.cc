@@ -107,10 +107,10 @@ class FakeCarrier final : public Carrier {
   std::vector<Answer> answers;
 };
 
-using Legs = std::vector<std::vector<std::uint32_t>>;
+using LanesOfLegs = std::vector<std::vector<std::uint32_t>>;
 
 struct Case {
-  explicit Case(Legs legs) : codec(script) {
+  explicit Case(LanesOfLegs legs) : codec(script) {
     script.legs = std::move(legs);
     FlightSize size;
     chunk.extent = {{1, 1, 10}, 0, 10, 0, 3};
@@ -144,7 +144,7 @@ TEST(FlightSize, CoversTheLargestPieceOfAll) {
 }
 
 TEST(Flight, GoesThroughTheStepsAsAnswersCome) {
-  Case test(Legs{{8, 16}, {4}});
+  Case test(LanesOfLegs{{8, 16}, {4}});
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_TRUE(test.flight->busy());
   EXPECT_EQ(test.flight->ticket().sequence, 42u);
@@ -161,7 +161,7 @@ TEST(Flight, GoesThroughTheStepsAsAnswersCome) {
 }
 
 TEST(Flight, RunsThroughAllStepsWhenTheAnswersAreThere) {
-  Case test(Legs{{8}, {8}, {8}});
+  Case test(LanesOfLegs{{8}, {8}, {8}});
   test.carrier.ready = 3;
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_TRUE(*test.advance());
@@ -169,7 +169,7 @@ TEST(Flight, RunsThroughAllStepsWhenTheAnswersAreThere) {
 }
 
 TEST(Flight, CountsRoundsBytesChunksAndTheFewestContributors) {
-  Case test(Legs{{8, 16}, {4}});
+  Case test(LanesOfLegs{{8, 16}, {4}});
   test.carrier.ready = 1;
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_EQ(test.stats.rounds, 2u);
@@ -191,7 +191,7 @@ TEST(Flight, CountsRoundsBytesChunksAndTheFewestContributors) {
 
 TEST(Flight, AnyPartMayHaveTheFewestContributors) {
   for (const bool later : {false, true}) {
-    Case test(Legs{{16}});
+    Case test(LanesOfLegs{{16}});
     WorkerSet& fewer = later ? test.carrier.from_later : test.carrier.from;
     fewer.erase(0);
     fewer.erase(2);
@@ -203,7 +203,7 @@ TEST(Flight, AnyPartMayHaveTheFewestContributors) {
 }
 
 TEST(Flight, RoundsOfNoLanesAreNotPostedAndAnsweredByNothing) {
-  Case test(Legs{{0, 8, 0, 4}});
+  Case test(LanesOfLegs{{0, 8, 0, 4}});
   test.carrier.ready = 1;
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_EQ(test.carrier.posted.size(), 2u);
@@ -213,7 +213,7 @@ TEST(Flight, RoundsOfNoLanesAreNotPostedAndAnsweredByNothing) {
 }
 
 TEST(Flight, StepsOfNoLanesAtAllDoNotTouchTheCarrier) {
-  Case test(Legs{{0}, {0, 0}});
+  Case test(LanesOfLegs{{0}, {0, 0}});
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_FALSE(test.flight->busy());
   EXPECT_TRUE(test.carrier.tickets.empty());
@@ -222,7 +222,7 @@ TEST(Flight, StepsOfNoLanesAtAllDoNotTouchTheCarrier) {
 }
 
 TEST(Flight, AnExchangeWithoutRoundsIsDoneAtOnce) {
-  Case test(Legs{});
+  Case test(LanesOfLegs{});
   ASSERT_TRUE(test.begin().has_value());
   EXPECT_FALSE(test.flight->busy());
   EXPECT_EQ(test.stats.rounds, 0u);
@@ -230,7 +230,7 @@ TEST(Flight, AnExchangeWithoutRoundsIsDoneAtOnce) {
 }
 
 TEST(Flight, IsUsedAgainForTheNextExchange) {
-  Case test(Legs{{8}});
+  Case test(LanesOfLegs{{8}});
   for (int i = 0; i < 3; ++i) {
     test.carrier.ready = 1;
     ASSERT_TRUE(test.begin().has_value());
@@ -241,12 +241,12 @@ TEST(Flight, IsUsedAgainForTheNextExchange) {
 }
 
 TEST(Flight, AnErrorOfTheCarrierEndsTheExchange) {
-  Case refused(Legs{{8}});
+  Case refused(LanesOfLegs{{8}});
   refused.carrier.post_code = Code::exhausted;
   EXPECT_EQ(refused.begin().error().code, Code::exhausted);
   EXPECT_FALSE(refused.flight->busy());
 
-  Case lost(Legs{{8}});
+  Case lost(LanesOfLegs{{8}});
   ASSERT_TRUE(lost.begin().has_value());
   lost.carrier.take_code = Code::lost;
   EXPECT_EQ(lost.advance().error().code, Code::lost);
@@ -255,7 +255,7 @@ TEST(Flight, AnErrorOfTheCarrierEndsTheExchange) {
 }
 
 TEST(Flight, AnErrorOfTheExchangeEndsIt) {
-  Case test(Legs{{8}});
+  Case test(LanesOfLegs{{8}});
   test.script.fails_after_last = Code::malformed;
   test.carrier.ready = 1;
   ASSERT_TRUE(test.begin().has_value());
@@ -265,14 +265,14 @@ TEST(Flight, AnErrorOfTheExchangeEndsIt) {
 }
 
 TEST(Flight, AnExchangeThatWaitsForADeviceIsRefused) {
-  Case test(Legs{{8}});
+  Case test(LanesOfLegs{{8}});
   test.script.waits = true;
   EXPECT_EQ(test.begin().error().code, Code::unavailable);
   EXPECT_FALSE(test.flight->busy());
 }
 
 TEST(Flight, AnAnswerTooFewIsMalformed) {
-  Case test(Legs{{8, 16}});
+  Case test(LanesOfLegs{{8, 16}});
   test.carrier.ready = 1;
   test.carrier.missing = 1;
   ASSERT_TRUE(test.begin().has_value());

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/hex.h"
+
 // The build says where; a header must compile without it as well.
 #ifndef SLUICE_TEST_DATA
 #define SLUICE_TEST_DATA "tests/data"
@@ -21,15 +23,7 @@ namespace sluice::wire {
 
 using Datagram = std::vector<std::byte>;
 
-inline std::string hex(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += kDigits[std::to_integer<std::size_t>(byte >> 4)];
-    text += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
-  }
-  return text;
-}
+using support::hex;
 
 // "-" stands for no bytes.
 inline Datagram from_hex(std::string_view text) {

@@ -92,7 +92,7 @@ class AgreesEverywhere : public ConformanceTest {
 
  private:
   std::optional<Inputs> inputs_;
-  Outcome reference_;
+  ScenarioOutcome reference_;
 };
 
 TEST_P(AgreesEverywhere, EveryRankAndEveryWayGivesTheSameBytes) {
@@ -119,7 +119,7 @@ TEST_P(AgreesEverywhere, EveryKernelLevelGivesTheSameBytes) {
                             .feedback = feedbacks()[turn++ % feedbacks().size()],
                             .steps = 3};
     const Inputs inputs(scenario);
-    const Outcome reference = run_scenario(codec(), carrier(), inputs, Way{});
+    const ScenarioOutcome reference = run_scenario(codec(), carrier(), inputs, Way{});
     for (const Level one : available_levels()) {
       const Way way{.level = one};
       EXPECT_TRUE(agrees(reference, run_scenario(codec(), carrier(), inputs, way)))
@@ -135,7 +135,7 @@ TEST_P(AgreesEverywhere, MoreWorkersThanAWordHasBitsGiveTheSameBytes) {
     const Scenario scenario{
         .count = 300, .workers = many, .missing = traits().quorum ? Missing::third : Missing::none};
     const Inputs inputs(scenario);
-    const Outcome reference = run_scenario(codec(), carrier(), inputs, Way{});
+    const ScenarioOutcome reference = run_scenario(codec(), carrier(), inputs, Way{});
     const Way way{.arrivals = Arrivals::fives_shuffled, .level = Level::scalar, .in_place = true};
     EXPECT_TRUE(agrees(reference, run_scenario(codec(), carrier(), inputs, way)))
         << describe(scenario) << "; " << describe(way);

@@ -13,12 +13,12 @@ using Borders = GuardedMemory::Borders;
 
 class SuitesCanFail : public ::testing::Test {
  protected:
-  static Outcome outcome_with(Flaw flaw, const Scenario& scenario, const Way& way = {}) {
+  static ScenarioOutcome outcome_with(Flaw flaw, const Scenario& scenario, const Way& way = {}) {
     return run_scenario(*make_fake_codec(flaw), kCarriers[0], Inputs(scenario), way);
   }
-  static RigOutcome exchange_with(Flaw flaw, const Tampering& tampering = {}) {
-    const RigCase rig_case{.count = 200, .borders = Borders::canaries};
-    return run_exchange(*make_fake_codec(flaw), kCarriers[0], rig_case, tampering);
+  static GuardedOutcome exchange_with(Flaw flaw, const Tampering& tampering = {}) {
+    const GuardedCase guarded_case{.count = 200, .borders = Borders::canaries};
+    return run_exchange(*make_fake_codec(flaw), kCarriers[0], guarded_case, tampering);
   }
   static void expect_says(const Holds& holds, const std::string& words) {
     EXPECT_FALSE(holds);
@@ -90,20 +90,20 @@ TEST_F(SuitesCanFail, WhenTheMeanIsNotThatOfTheCounted) {
   const Inputs inputs(Scenario{.workers = 3, .missing = Missing::first});
   const auto codec = make_codec("f32");
   ASSERT_TRUE(codec);
-  Outcome outcome = run_scenario(*codec->codec, kCarriers[0], inputs, {});
+  ScenarioOutcome outcome = run_scenario(*codec->codec, kCarriers[0], inputs, {});
   EXPECT_TRUE(counts_only_the_present(*codec->codec, inputs, outcome));
   for (float& mean : outcome.means) mean *= 2.0f / 3.0f;  // As if divided by all workers.
   expect_says(counts_only_the_present(*codec->codec, inputs, outcome), "the true mean is");
 }
 
 TEST_F(SuitesCanFail, WhenTheResidualDoesNotFitTheMean) {
-  const RigCase rig_case{.count = 300};
+  const GuardedCase guarded_case{.count = 300};
   const auto codec = make_codec("bf16");
   ASSERT_TRUE(codec);
-  RigOutcome outcome = run_exchange(*codec->codec, kCarriers[0], rig_case);
-  EXPECT_TRUE(books_what_it_sends(rig_case, outcome));
+  GuardedOutcome outcome = run_exchange(*codec->codec, kCarriers[0], guarded_case);
+  EXPECT_TRUE(books_what_it_sends(guarded_case, outcome));
   outcome.workers[1].residual[7] += 1;
-  expect_says(books_what_it_sends(rig_case, outcome), "coordinate 7: the workers brought");
+  expect_says(books_what_it_sends(guarded_case, outcome), "coordinate 7: the workers brought");
 }
 
 TEST_F(SuitesCanFail, WhenAWorkerThatWasNotCountedForgets) {

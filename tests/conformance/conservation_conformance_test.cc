@@ -15,7 +15,7 @@
 #include "catalog/feedbacks.h"
 #include "tests/support/every_spec.h"
 #include "tests/support/fake_codec.h"
-#include "tests/support/team.h"
+#include "tests/support/scenario_job.h"
 
 namespace sluice::support {
 namespace {
@@ -54,7 +54,7 @@ double norm(const Totals& totals) {
 // |given − delivered − kept| ÷ |given| after all steps, whose gradients all differ.
 double lost_share(const Codec& codec, const Scenario& scenario) {
   Inputs inputs(scenario);
-  Team team(codec, kCarriers[0], inputs, Way{});
+  ScenarioJob job(codec, kCarriers[0], inputs, Way{});
   const NamedFeedback feedback = std::move(*make_feedback(scenario.feedback));
   std::uint32_t counted = 0;
   for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
@@ -69,17 +69,17 @@ double lost_share(const Codec& codec, const Scenario& scenario) {
         auto& gradient = inputs.gradients[tensor][rank];
         fill_gradient(scenario.data, scenario.seed + step, inputs.tensors[tensor].id, rank,
                       gradient);
-        const auto now = given_by(*feedback.kind, gradient, team.group(rank).memories(tensor));
+        const auto now = given_by(*feedback.kind, gradient, job.group(rank).memories(tensor));
         for (std::size_t i = 0; i < now.size(); ++i) given[tensor][i] += now[i];
       }
     }
-    const Verdict ran = team.run(step);
+    const Verdict ran = job.run(step);
     if (!ran) {
       ADD_FAILURE() << ran.error().message;
       return 1;
     }
     for (std::size_t tensor = 0; tensor < given.size(); ++tensor) {
-      const auto mean = team.mean(tensor, 0);
+      const auto mean = job.mean(tensor, 0);
       for (std::size_t i = 0; i < mean.size(); ++i) lost[tensor][i] -= double{mean[i]} * counted;
     }
   }
@@ -87,7 +87,7 @@ double lost_share(const Codec& codec, const Scenario& scenario) {
     for (std::size_t i = 0; i < given[tensor].size(); ++i) {
       lost[tensor][i] += given[tensor][i];
       for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
-        lost[tensor][i] -= team.group(rank).residual(tensor)[i];
+        lost[tensor][i] -= job.group(rank).residual(tensor)[i];
       }
     }
   }

@@ -31,12 +31,12 @@ class HostEnvironment : public ConformanceTest {
 
 void HostEnvironment::check(const Scenario& scenario) {
   const Inputs inputs(scenario);
-  const Outcome reference = run_scenario(codec(), carrier(), inputs, Way{});
+  const ScenarioOutcome reference = run_scenario(codec(), carrier(), inputs, Way{});
   for (const unsigned bits : {kFlushToZero | kSubnormalsAreZero, kRoundUp}) {
     for (const Staffing staffing : {Staffing::stepped, Staffing::threads}) {
       for (const Level level : available_levels()) {
         const Way way{.staffing = staffing, .level = level};
-        Outcome outcome;
+        ScenarioOutcome outcome;
         {
           const ScopedControl control(bits);
           outcome = run_scenario(codec(), carrier(), inputs, way);

@@ -74,10 +74,10 @@ TEST_P(CodecsAndFeedback, TheKeeperIsToldOfEveryCoordinateOnceBeforeItsMean) {
       Told told;
       const auto keeping = without_fused_pass(codec(), &told);
       const Inputs inputs(scenario);
-      Team team(*keeping, carrier(), inputs, Way{});
+      ScenarioJob job(*keeping, carrier(), inputs, Way{});
       for (std::uint32_t step = 0; step < scenario.steps; ++step) {
         told = {};
-        ASSERT_TRUE(team.run(step));
+        ASSERT_TRUE(job.run(step));
         EXPECT_EQ(told.complaint, "") << describe(scenario);
         ASSERT_EQ(told.of.size(), inputs.tensors.size() * scenario.workers);
         for (const auto& [of, heard] : told.of) {
@@ -95,18 +95,18 @@ class DgcIdentity {
   DgcIdentity(const Codec& codec, const Scenario& scenario)
       : inputs_(scenario),
         keeping_(without_fused_pass(codec, &told_)),
-        team_(*keeping_, kCarriers[0], inputs_, Way{}) {}
+        job_(*keeping_, kCarriers[0], inputs_, Way{}) {}
 
   void step(std::uint32_t number) {
     told_ = {};
     expected_.clear();
     for (std::size_t tensor = 0; tensor < inputs_.tensors.size(); ++tensor) {
-      for (std::uint32_t rank = 0; rank < team_.workers(); ++rank)
+      for (std::uint32_t rank = 0; rank < job_.workers(); ++rank)
         add_velocity(number, tensor, rank);
     }
-    ASSERT_TRUE(team_.run(number));
+    ASSERT_TRUE(job_.run(number));
     for (std::size_t tensor = 0; tensor < inputs_.tensors.size(); ++tensor) {
-      for (std::uint32_t rank = 0; rank < team_.workers(); ++rank) check(tensor, rank);
+      for (std::uint32_t rank = 0; rank < job_.workers(); ++rank) check(tensor, rank);
     }
   }
 
@@ -121,7 +121,7 @@ class DgcIdentity {
     auto& gradient = inputs_.gradients[tensor][rank];
     fill_gradient(scenario.data, scenario.seed + number, inputs_.tensors[tensor].id, rank,
                   gradient);
-    const auto [residual, velocity] = team_.group(rank).memories(tensor);
+    const auto [residual, velocity] = job_.group(rank).memories(tensor);
     auto& sums = sums_[{tensor, rank}];
     auto& expected = expected_[{tensor, rank}];
     sums.resize(gradient.size());
@@ -134,7 +134,7 @@ class DgcIdentity {
   }
 
   void check(std::size_t tensor, std::uint32_t rank) {
-    const auto [residual, velocity] = team_.group(rank).memories(tensor);
+    const auto [residual, velocity] = job_.group(rank).memories(tensor);
     const auto& sent = told_.of.at({rank, inputs_.tensors[tensor].id}).sent;
     auto& sums = sums_[{tensor, rank}];
     const auto& expected = expected_[{tensor, rank}];
@@ -150,7 +150,7 @@ class DgcIdentity {
   Inputs inputs_;
   Told told_;
   std::unique_ptr<Codec> keeping_;
-  Team team_;
+  ScenarioJob job_;
   std::map<std::pair<std::size_t, std::uint32_t>, std::vector<Sum>> sums_;
   std::map<std::pair<std::size_t, std::uint32_t>, std::vector<float>> expected_;
 };
@@ -182,8 +182,8 @@ TEST(CodecsAndFeedbackCheck, ACoordinateThatIsNotToldOfIsNoticed) {
   Told told;
   const auto flawed = make_fake_codec(Flaw::leaves_a_coordinate_untold);
   const auto keeping = without_fused_pass(*flawed, &told);
-  Team team(*keeping, kCarriers[0], inputs, Way{});
-  ASSERT_TRUE(team.run(0));
+  ScenarioJob job(*keeping, kCarriers[0], inputs, Way{});
+  ASSERT_TRUE(job.run(0));
   const auto& times = told.of.begin()->second.times;
   EXPECT_EQ(times[2], 1);
   EXPECT_EQ(times[3], 0);

@@ -55,8 +55,8 @@ TEST_P(Fused, GivesTheBytesOfLocalToMoreWorkersThanAWordHasBits) {
 TEST_P(Fused, FinishesEveryExchangeAlike) {
   for (const std::uint32_t size : {1u, 40u, 700u, 9001u}) {
     for (const std::string_view kind : feedbacks()) {
-      const RigCase rig_case{.count = size, .workers = 5, .feedback = kind};
-      EXPECT_TRUE(finished_alike(run_exchange(codec(), kFusedAlone, rig_case)));
+      const GuardedCase guarded_case{.count = size, .workers = 5, .feedback = kind};
+      EXPECT_TRUE(finished_alike(run_exchange(codec(), kFusedAlone, guarded_case)));
     }
   }
 }

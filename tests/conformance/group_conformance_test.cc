@@ -32,26 +32,26 @@ class GroupMemory : public ::testing::Test {
   GroupMemory()
       : codec_(make_fake_codec()),
         inputs_(Scenario{.count = 300, .workers = 3, .chunk_count = 64}),
-        team_(*codec_, kCarriers[0], inputs_, Way{}) {}
+        job_(*codec_, kCarriers[0], inputs_, Way{}) {}
 
   [[nodiscard]] std::uint32_t positive_count() const {
     std::uint32_t count = 0;
-    for (std::size_t tensor = 0; tensor < team_.tensor_count(); ++tensor) {
-      for (const float mean : team_.mean(tensor, 0)) count += mean > 0 ? 1 : 0;
+    for (std::size_t tensor = 0; tensor < job_.tensor_count(); ++tensor) {
+      for (const float mean : job_.mean(tensor, 0)) count += mean > 0 ? 1 : 0;
     }
     return count;
   }
 
   std::unique_ptr<Codec> codec_;
   Inputs inputs_;
-  Team team_;
+  ScenarioJob job_;
 };
 
 TEST_F(GroupMemory, EndStepTurnsAgreedCountsIntoTheModelStateOnEveryRank) {
   for (std::uint32_t step = 0; step < 4; ++step) {
-    ASSERT_TRUE(team_.run(step));
-    for (std::uint32_t rank = 0; rank < team_.workers(); ++rank) {
-      const std::vector<std::byte> saved = team_.group(rank).save();
+    ASSERT_TRUE(job_.run(step));
+    for (std::uint32_t rank = 0; rank < job_.workers(); ++rank) {
+      const std::vector<std::byte> saved = job_.group(rank).save();
       const auto model = model_in(saved);
       EXPECT_EQ(load_le<std::uint32_t>(model), positive_count() % 3) << "step " << step;
       EXPECT_EQ(load_le<std::uint32_t>(model, 4), kChunks * (step + 1)) << "step " << step;
@@ -60,37 +60,37 @@ TEST_F(GroupMemory, EndStepTurnsAgreedCountsIntoTheModelStateOnEveryRank) {
 }
 
 TEST_F(GroupMemory, CountsStartAtZeroInEveryStep) {
-  ASSERT_TRUE(team_.run(0));
-  ASSERT_TRUE(team_.run(1));
-  const std::vector<std::byte> saved = team_.group(0).save();
+  ASSERT_TRUE(job_.run(0));
+  ASSERT_TRUE(job_.run(1));
+  const std::vector<std::byte> saved = job_.group(0).save();
   // A tally that was not cleared would have counted the first step's chunks twice.
   EXPECT_EQ(load_le<std::uint32_t>(model_in(saved), 4), 2 * kChunks);
 }
 
 TEST_F(GroupMemory, StateOfATensorPersistsAndShapesTheNextStep) {
-  ASSERT_TRUE(team_.run(5));
-  const std::vector<float> first(team_.mean(0, 0).begin(), team_.mean(0, 0).end());
-  ASSERT_TRUE(team_.run(5));  // The same step number, so the same dither.
-  EXPECT_FALSE(same_bytes(first, team_.mean(0, 0)));
-  Team again(*codec_, kCarriers[0], inputs_, Way{});
+  ASSERT_TRUE(job_.run(5));
+  const std::vector<float> first(job_.mean(0, 0).begin(), job_.mean(0, 0).end());
+  ASSERT_TRUE(job_.run(5));  // The same step number, so the same dither.
+  EXPECT_FALSE(same_bytes(first, job_.mean(0, 0)));
+  ScenarioJob again(*codec_, kCarriers[0], inputs_, Way{});
   ASSERT_TRUE(again.run(5));
   EXPECT_TRUE(same_bytes(first, again.mean(0, 0)));
 }
 
 TEST_F(GroupMemory, TensorsWithoutCoordinatesCostNothing) {
   const Inputs inputs(Scenario{.count = 0, .workers = 3});
-  Team team(*codec_, kCarriers[0], inputs, Way{});
-  ASSERT_TRUE(team.run(0));
-  EXPECT_EQ(team.group(0).stats().chunks, 1u);  // of the second tensor
+  ScenarioJob job(*codec_, kCarriers[0], inputs, Way{});
+  ASSERT_TRUE(job.run(0));
+  EXPECT_EQ(job.group(0).stats().chunks, 1u);  // of the second tensor
 }
 
 TEST_F(GroupMemory, StatsCountWhatTheRoundsSay) {
-  ASSERT_TRUE(team_.run(0));
-  const Stats& stats = team_.group(0).stats();
+  ASSERT_TRUE(job_.run(0));
+  const Stats& stats = job_.group(0).stats();
   EXPECT_EQ(stats.chunks, kChunks);
   // Exponent, codes, signs and messages; the round of no lanes is not sent.
   EXPECT_EQ(stats.rounds, 4 * kChunks);
-  EXPECT_EQ(stats.bytes_up, team_.record(0).bytes_up());
+  EXPECT_EQ(stats.bytes_up, job_.record(0).bytes_up());
   EXPECT_EQ(stats.contributors_min, 3u);
   // Per chunk a byte of exponent, 4 bits and 1 bit per coordinate in whole bytes, 0 or 8 bytes of
   // message.

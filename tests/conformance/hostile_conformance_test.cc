@@ -27,20 +27,20 @@ constexpr std::array kWrongParts{Kind::part_dropped,   Kind::part_repeated,   Ki
 // Small exchanges, in whole; one with a tail of a grain, one with the paths that Inf and NaN take,
 // one with several parts, one with a full word of workers.
 constexpr std::array kCases{
-    RigCase{.count = 40, .workers = 3},
-    RigCase{.count = 1, .workers = 1},
-    RigCase{.count = 300, .workers = 2, .in_place = true},
-    RigCase{.count = 600, .workers = 3, .data = DataKind::nans},
-    RigCase{.count = 1100, .workers = 5, .missing = Missing::some_grains},
-    RigCase{.count = 65, .workers = 64},
+    GuardedCase{.count = 40, .workers = 3},
+    GuardedCase{.count = 1, .workers = 1},
+    GuardedCase{.count = 300, .workers = 2, .in_place = true},
+    GuardedCase{.count = 600, .workers = 3, .data = DataKind::nans},
+    GuardedCase{.count = 1100, .workers = 5, .missing = Missing::some_grains},
+    GuardedCase{.count = 65, .workers = 64},
 };
 
 class HostileAnswers : public ConformanceTest {
  protected:
   // Places in an answer: all, or both ends and a sample.
-  static std::set<std::size_t> places(const RigCase& rig_case, std::size_t size) {
+  static std::set<std::size_t> places(const GuardedCase& guarded_case, std::size_t size) {
     std::set<std::size_t> all;
-    const bool few = size <= kAllUpTo && rig_case.workers <= kAllWorkers;
+    const bool few = size <= kAllUpTo && guarded_case.workers <= kAllWorkers;
     const bool every = few || size <= kSamples || is_full();
     const RandomStream stream(chunk_key(size, 0, 0), Purpose::data, kShared);
     for (std::size_t i = 0; i < (every ? size : kSamples); ++i) {
@@ -50,72 +50,73 @@ class HostileAnswers : public ConformanceTest {
     return all;
   }
 
-  [[nodiscard]] RigOutcome run(const RigCase& rig_case, const Tampering& tampering) const {
-    return run_exchange(codec(), carrier(), rig_case, tampering);
+  [[nodiscard]] GuardedOutcome run(const GuardedCase& guarded_case,
+                                   const Tampering& tampering) const {
+    return run_exchange(codec(), carrier(), guarded_case, tampering);
   }
 
   // Calls each(case, step, round, bytes) for every answer of every case.
   template <class Each>
   void each_answer(Each each) {
     std::size_t turn = 0;
-    for (RigCase rig_case : kCases) {
-      if (rig_case.missing != Missing::none && !traits().quorum) continue;
-      rig_case.feedback = feedbacks()[turn++ % feedbacks().size()];
-      const RigOutcome clean = run(rig_case, {});
-      ASSERT_TRUE(finished_alike(clean)) << describe(rig_case);
+    for (GuardedCase guarded_case : kCases) {
+      if (guarded_case.missing != Missing::none && !traits().quorum) continue;
+      guarded_case.feedback = feedbacks()[turn++ % feedbacks().size()];
+      const GuardedOutcome clean = run(guarded_case, {});
+      ASSERT_TRUE(finished_alike(clean)) << describe(guarded_case);
       for (std::uint32_t step = 0; step < clean.down_sizes.size(); ++step) {
         for (std::uint32_t round = 0; round < clean.down_sizes[step].size(); ++round) {
-          each(rig_case, step, round, clean.down_sizes[step][round]);
+          each(guarded_case, step, round, clean.down_sizes[step][round]);
           if (HasFailure()) return;
         }
       }
     }
   }
 
-  void expect_refused(const RigCase& rig_case, const Tampering& tampering) {
-    EXPECT_TRUE(failed_everywhere(run(rig_case, tampering), Code::malformed))
-        << describe(rig_case) << "; " << support::describe(tampering);
+  void expect_refused(const GuardedCase& guarded_case, const Tampering& tampering) {
+    EXPECT_TRUE(failed_everywhere(run(guarded_case, tampering), Code::malformed))
+        << describe(guarded_case) << "; " << support::describe(tampering);
   }
-  void expect_harmless(const RigCase& rig_case, const Tampering& tampering) {
-    EXPECT_TRUE(failed_or_finished_alike(run(rig_case, tampering)))
-        << describe(rig_case) << "; " << support::describe(tampering);
+  void expect_harmless(const GuardedCase& guarded_case, const Tampering& tampering) {
+    EXPECT_TRUE(failed_or_finished_alike(run(guarded_case, tampering)))
+        << describe(guarded_case) << "; " << support::describe(tampering);
   }
 };
 
 TEST_P(HostileAnswers, EveryTruncationIsMalformedAndChangesNothing) {
-  each_answer(
-      [this](const RigCase& rig_case, std::uint32_t step, std::uint32_t round, std::size_t size) {
-        for (const std::size_t length : places(rig_case, size)) {
-          expect_refused(rig_case, {Kind::truncate, 0, step, round, length});
-        }
-      });
+  each_answer([this](const GuardedCase& guarded_case, std::uint32_t step, std::uint32_t round,
+                     std::size_t size) {
+    for (const std::size_t length : places(guarded_case, size)) {
+      expect_refused(guarded_case, {Kind::truncate, 0, step, round, length});
+    }
+  });
 }
 
 TEST_P(HostileAnswers, AFlippedByteIsAnErrorOrTheSameResultOnAllRanks) {
-  each_answer(
-      [this](const RigCase& rig_case, std::uint32_t step, std::uint32_t round, std::size_t size) {
-        for (const std::size_t position : places(rig_case, size)) {
-          for (const unsigned mask : {0x01u, 0x10u, 0x80u, 0xffu}) {
-            expect_harmless(rig_case,
-                            {Kind::flip, 0, step, round, position, static_cast<std::byte>(mask)});
-          }
-        }
-      });
+  each_answer([this](const GuardedCase& guarded_case, std::uint32_t step, std::uint32_t round,
+                     std::size_t size) {
+    for (const std::size_t position : places(guarded_case, size)) {
+      for (const unsigned mask : {0x01u, 0x10u, 0x80u, 0xffu}) {
+        expect_harmless(guarded_case,
+                        {Kind::flip, 0, step, round, position, static_cast<std::byte>(mask)});
+      }
+    }
+  });
 }
 
 TEST_P(HostileAnswers, PartsThatDoNotFitAreMalformedAndChangeNothing) {
-  each_answer(
-      [this](const RigCase& rig_case, std::uint32_t step, std::uint32_t round, std::size_t) {
-        for (const Kind kind : kWrongParts) expect_refused(rig_case, {kind, 0, step, round});
-      });
+  each_answer([this](const GuardedCase& guarded_case, std::uint32_t step, std::uint32_t round,
+                     std::size_t) {
+    for (const Kind kind : kWrongParts) expect_refused(guarded_case, {kind, 0, step, round});
+  });
 }
 
 TEST_P(HostileAnswers, AnotherSetOrAByteMoreIsAnErrorOrTheSameResultOnAllRanks) {
-  each_answer(
-      [this](const RigCase& rig_case, std::uint32_t step, std::uint32_t round, std::size_t) {
-        expect_harmless(rig_case, {Kind::set_other, 0, step, round});
-        expect_harmless(rig_case, {Kind::lengthen, 0, step, round});
-      });
+  each_answer([this](const GuardedCase& guarded_case, std::uint32_t step, std::uint32_t round,
+                     std::size_t) {
+    expect_harmless(guarded_case, {Kind::set_other, 0, step, round});
+    expect_harmless(guarded_case, {Kind::lengthen, 0, step, round});
+  });
 }
 
 // Through a group, which adds up what answers say before the exchange sees them.
@@ -124,8 +125,8 @@ TEST_P(HostileAnswers, AGroupRefusesWhatItsExchangeRefuses) {
   std::vector<Kind> kinds(kWrongParts.begin(), kWrongParts.end());
   kinds.push_back(Kind::truncate);
   for (const Kind kind : kinds) {
-    Team team(codec(), carrier(), inputs, Way{}, {.kind = kind, .sequence = 1});
-    for (const Code code : team.run_all(0)) {
+    ScenarioJob job(codec(), carrier(), inputs, Way{}, {.kind = kind, .sequence = 1});
+    for (const Code code : job.run_all(0)) {
       EXPECT_EQ(sluice::name_of(code), "malformed") << name_of(kind);
     }
   }

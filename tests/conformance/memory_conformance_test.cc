@@ -18,10 +18,10 @@ constexpr std::uint32_t kExactUpTo = 4096;
 
 class PromisedMemory : public ConformanceTest {
  protected:
-  void check(const RigCase& rig_case) {
-    const RigOutcome outcome = run_exchange(codec(), carrier(), rig_case);
-    EXPECT_TRUE(finished_alike(outcome)) << describe(rig_case);
-    EXPECT_GT(outcome.host_size, 0u) << describe(rig_case);
+  void check(const GuardedCase& guarded_case) {
+    const GuardedOutcome outcome = run_exchange(codec(), carrier(), guarded_case);
+    EXPECT_TRUE(finished_alike(outcome)) << describe(guarded_case);
+    EXPECT_GT(outcome.host_size, 0u) << describe(guarded_case);
   }
   // Large chunks are slow: each has its turn.
   [[nodiscard]] std::vector<std::string_view> every_feedback(std::uint32_t count) const {
@@ -39,14 +39,14 @@ TEST_P(PromisedMemory, IsTakenExactlyAndNotLeft) {
       const std::uint64_t total = std::uint64_t{count} * workers;
       if (total > 64u * 65537u || workers > carrier().workers_max) continue;
       if (is_fake && total > 1u << 18) continue;  // It is slow.
-      RigCase rig_case{.count = count, .workers = workers, .borders = Borders::canaries};
-      rig_case.in_place = count % 4 == 0;
+      GuardedCase guarded_case{.count = count, .workers = workers, .borders = Borders::canaries};
+      guarded_case.in_place = count % 4 == 0;
       for (const std::string_view feedback : every_feedback(count)) {
-        rig_case.feedback = feedback;
-        rig_case.borders = Borders::canaries;
-        check(rig_case);
-        rig_case.borders = Borders::exact;
-        if (count <= kExactUpTo) check(rig_case);
+        guarded_case.feedback = feedback;
+        guarded_case.borders = Borders::canaries;
+        check(guarded_case);
+        guarded_case.borders = Borders::exact;
+        if (count <= kExactUpTo) check(guarded_case);
       }
     }
   }

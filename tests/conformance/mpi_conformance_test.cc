@@ -70,7 +70,7 @@ TEST_F(CodecsOverMpi, GiveTheBitsOfLocal) {
                               .steps = 2,
                               .seed = ++job};
       const Inputs inputs(scenario);
-      const Outcome reference = run_scenario(*codec, local::kInfo, inputs, Way{});
+      const ScenarioOutcome reference = run_scenario(*codec, local::kInfo, inputs, Way{});
       ASSERT_TRUE(is_clean(reference));
       // A world per job: sequence numbers start again.
       auto own = mpi::make_world({.workers = *workers, .window = 3});

@@ -37,9 +37,10 @@ class OptionExtremes : public ConformanceTest {
     const Codec& with = *made->codec;
     const auto feedbacks = feedbacks_for(with.traits(3));
     for (const std::uint32_t count : {1u, 257u, 9001u}) {
-      const RigCase rig_case{.count = count, .feedback = feedbacks[count % feedbacks.size()]};
-      EXPECT_TRUE(finished_alike(run_exchange(with, carrier(), rig_case)))
-          << spec << ": " << describe(rig_case);
+      const GuardedCase guarded_case{.count = count,
+                                     .feedback = feedbacks[count % feedbacks.size()]};
+      EXPECT_TRUE(finished_alike(run_exchange(with, carrier(), guarded_case)))
+          << spec << ": " << describe(guarded_case);
     }
     const Scenario scenario{.count = 9001,
                             .data = DataKind::nans,
@@ -47,7 +48,7 @@ class OptionExtremes : public ConformanceTest {
                             .feedback = feedbacks.back(),
                             .steps = 2};
     const Inputs inputs(scenario);
-    const Outcome reference = run_scenario(with, carrier(), inputs, Way{});
+    const ScenarioOutcome reference = run_scenario(with, carrier(), inputs, Way{});
     const Way way{.arrivals = Arrivals::pairs, .level = Level::scalar, .in_place = true};
     EXPECT_TRUE(agrees(reference, run_scenario(with, carrier(), inputs, way))) << spec;
   }

@@ -16,10 +16,10 @@ class SaveAndLoad : public ConformanceTest {
   }
   void check_three_and_three(std::string_view feedback);
   void check_damage(std::string_view feedback);
-  static std::vector<Saved> save(Team& team) {
+  static std::vector<Saved> save(ScenarioJob& job) {
     std::vector<Saved> all;
-    for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
-      all.push_back(team.group(rank).save());
+    for (std::uint32_t rank = 0; rank < job.workers(); ++rank) {
+      all.push_back(job.group(rank).save());
     }
     return all;
   }
@@ -31,13 +31,13 @@ TEST_P(SaveAndLoad, SixStepsAreThreeAndThree) {
 
 void SaveAndLoad::check_three_and_three(std::string_view feedback) {
   const Inputs inputs(scenario(1100, feedback));
-  Team whole(codec(), carrier(), inputs, Way{});
-  Team half(codec(), carrier(), inputs, Way{});
+  ScenarioJob whole(codec(), carrier(), inputs, Way{});
+  ScenarioJob half(codec(), carrier(), inputs, Way{});
   for (std::uint64_t step = 0; step < 3; ++step) {
     ASSERT_TRUE(whole.run(step));
     ASSERT_TRUE(half.run(step));
   }
-  Team rest(codec(), carrier(), inputs, Way{});
+  ScenarioJob rest(codec(), carrier(), inputs, Way{});
   const std::vector<Saved> saved = save(half);
   for (std::uint32_t rank = 0; rank < rest.workers(); ++rank) {
     ASSERT_TRUE(rest.group(rank).load(saved[rank]));
@@ -64,45 +64,45 @@ TEST_P(SaveAndLoad, EveryTruncationAndEveryFlippedByteIsRefused) {
 
 void SaveAndLoad::check_damage(std::string_view feedback) {
   const Inputs inputs(scenario(7, feedback));
-  Team team(codec(), carrier(), inputs, Way{});
-  ASSERT_TRUE(team.run(0));
-  const Saved good = team.group(0).save();
-  ASSERT_TRUE(team.run(1));
-  const Saved before = team.group(0).save();
+  ScenarioJob job(codec(), carrier(), inputs, Way{});
+  ASSERT_TRUE(job.run(0));
+  const Saved good = job.group(0).save();
+  ASSERT_TRUE(job.run(1));
+  const Saved before = job.group(0).save();
   for (std::size_t length = 0; length < good.size(); ++length) {
-    EXPECT_FALSE(team.group(0).load(std::span(good).first(length))) << length;
+    EXPECT_FALSE(job.group(0).load(std::span(good).first(length))) << length;
   }
   for (std::size_t at = 0; at < good.size(); ++at) {
     for (const unsigned mask : {0x01u, 0x80u, 0xffu}) {
       Saved bad = good;
       bad[at] ^= static_cast<std::byte>(mask);
-      EXPECT_FALSE(team.group(0).load(bad)) << "byte " << at << ", mask " << mask;
+      EXPECT_FALSE(job.group(0).load(bad)) << "byte " << at << ", mask " << mask;
     }
   }
   Saved longer = good;
   longer.push_back(std::byte{0});
-  EXPECT_FALSE(team.group(0).load(longer));
-  EXPECT_EQ(team.group(0).save(), before);
-  EXPECT_TRUE(team.group(0).load(good));
-  EXPECT_EQ(team.group(0).save(), good);
+  EXPECT_FALSE(job.group(0).load(longer));
+  EXPECT_EQ(job.group(0).save(), before);
+  EXPECT_TRUE(job.group(0).load(good));
+  EXPECT_EQ(job.group(0).save(), good);
 }
 
 TEST_P(SaveAndLoad, AnotherRankOrAnotherJobIsRefused) {
   const std::string_view feedback = feedbacks().front();
   const Inputs inputs(scenario(40, feedback));
-  Team team(codec(), carrier(), inputs, Way{});
-  ASSERT_TRUE(team.run(0));
-  const std::vector<Saved> saved = save(team);
-  EXPECT_FALSE(team.group(1).load(saved[0]));
+  ScenarioJob job(codec(), carrier(), inputs, Way{});
+  ASSERT_TRUE(job.run(0));
+  const std::vector<Saved> saved = save(job);
+  EXPECT_FALSE(job.group(1).load(saved[0]));
   const Inputs other_inputs(scenario(41, feedback));
-  Team other(codec(), carrier(), other_inputs, Way{});
+  ScenarioJob other(codec(), carrier(), other_inputs, Way{});
   EXPECT_FALSE(other.group(0).load(saved[0]));
   Scenario fewer = scenario(40, feedback);
   fewer.workers = 2;
   const Inputs fewer_inputs(fewer);
-  Team smaller(codec(), carrier(), fewer_inputs, Way{});
+  ScenarioJob smaller(codec(), carrier(), fewer_inputs, Way{});
   EXPECT_FALSE(smaller.group(0).load(saved[0]));
-  EXPECT_EQ(save(team), saved);
+  EXPECT_EQ(save(job), saved);
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, SaveAndLoad, ::testing::ValuesIn(catalogue_and_fake()),

@@ -46,7 +46,7 @@ TEST_P(Values, InfAndNanArriveWhereTheyWereAndNowhereElse) {
   for (const DataKind data : {DataKind::infinities, DataKind::nans}) {
     each_scenario(data, [this](const Scenario& scenario) {
       const Inputs inputs(scenario);
-      const Outcome outcome = run_scenario(codec(), carrier(), inputs, Way{});
+      const ScenarioOutcome outcome = run_scenario(codec(), carrier(), inputs, Way{});
       EXPECT_TRUE(carries_nonfinite(codec(), inputs, outcome)) << describe(scenario);
     });
   }
@@ -58,7 +58,7 @@ TEST_P(Values, MemoriesStayFiniteOverSteps) {
     for (const std::string_view feedback : feedbacks()) {
       const Scenario scenario{
           .count = 4096, .workers = 4, .data = data, .feedback = feedback, .steps = 4};
-      const Outcome outcome = run_scenario(codec(), carrier(), Inputs(scenario), Way{});
+      const ScenarioOutcome outcome = run_scenario(codec(), carrier(), Inputs(scenario), Way{});
       ASSERT_TRUE(is_clean(outcome)) << describe(scenario);
       for (const auto& memory : outcome.memories) {
         for (const float kept : memory) ASSERT_TRUE(std::isfinite(kept)) << describe(scenario);
@@ -70,7 +70,7 @@ TEST_P(Values, MemoriesStayFiniteOverSteps) {
 TEST_P(Values, MissingIsNotZero) {
   each_scenario(DataKind::normal, [this](const Scenario& scenario) {
     const Inputs inputs(scenario);
-    const Outcome outcome = run_scenario(codec(), carrier(), inputs, Way{});
+    const ScenarioOutcome outcome = run_scenario(codec(), carrier(), inputs, Way{});
     EXPECT_TRUE(counts_only_the_present(codec(), inputs, outcome)) << describe(scenario);
   });
 }
@@ -82,13 +82,13 @@ TEST_P(Values, WhatTheMeanLacksIsInTheResiduals) {
       if (missing != Missing::none && !traits().quorum) continue;
       for (const FeedbackInfo& feedback : kFeedbacks) {
         if (feedback.memories.empty()) continue;
-        const RigCase rig_case{.count = 1000,
-                               .workers = 4,
-                               .data = data,
-                               .missing = missing,
-                               .feedback = feedback.name};
-        const RigOutcome outcome = run_exchange(codec(), carrier(), rig_case);
-        EXPECT_TRUE(books_what_it_sends(rig_case, outcome)) << describe(rig_case);
+        const GuardedCase guarded_case{.count = 1000,
+                                       .workers = 4,
+                                       .data = data,
+                                       .missing = missing,
+                                       .feedback = feedback.name};
+        const GuardedOutcome outcome = run_exchange(codec(), carrier(), guarded_case);
+        EXPECT_TRUE(books_what_it_sends(guarded_case, outcome)) << describe(guarded_case);
       }
     }
   }
@@ -102,9 +102,9 @@ TEST_P(Values, MissingInSomeGrainsIsNotZeroThere) {
   }
   const Scenario scenario{.count = 4096, .workers = 5, .missing = Missing::some_grains};
   const Inputs inputs(scenario);
-  Team team(codec(), carrier(), inputs, Way{});
-  ASSERT_TRUE(team.run(0));
-  const Reduction& round = team.record(0).first();
+  ScenarioJob job(codec(), carrier(), inputs, Way{});
+  ASSERT_TRUE(job.run(0));
+  const Reduction& round = job.record(0).first();
   if (round.count != scenario.count) GTEST_SKIP() << "lanes are not coordinates";
   const std::uint32_t grain = grain_of(round);
   std::uint32_t lost = 0;
@@ -121,7 +121,7 @@ TEST_P(Values, MissingInSomeGrainsIsNotZeroThere) {
     std::vector<float> truth(grain);
     exact_mean(counted, truth);
     for (std::uint32_t i = 0; i < grain; ++i) {
-      EXPECT_NEAR(team.mean(0, 0)[first + i], truth[i], 0.06) << "coordinate " << first + i;
+      EXPECT_NEAR(job.mean(0, 0)[first + i], truth[i], 0.06) << "coordinate " << first + i;
     }
   }
   EXPECT_GT(lost, 0u);

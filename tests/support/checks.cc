@@ -28,7 +28,8 @@ std::vector<std::uint32_t> counted_ranks(const Scenario& scenario) {
 }
 
 // The tensors' extents of the only step's means.
-std::vector<std::span<const float>> means_by_tensor(const Inputs& inputs, const Outcome& outcome) {
+std::vector<std::span<const float>> means_by_tensor(const Inputs& inputs,
+                                                    const ScenarioOutcome& outcome) {
   std::vector<std::span<const float>> means;
   std::span<const float> rest(outcome.means);
   for (const Tensor& tensor : inputs.tensors) {
@@ -86,15 +87,15 @@ Holds is_near(std::span<const std::span<const float>> gradients, const Traits& t
 
 }  // namespace
 
-Holds is_clean(const Outcome& outcome) {
+Holds is_clean(const ScenarioOutcome& outcome) {
   return outcome.complaint.empty() ? holds() : fails(outcome.complaint);
 }
 
-Holds is_clean(const RigOutcome& outcome) {
+Holds is_clean(const GuardedOutcome& outcome) {
   return outcome.complaint.empty() ? holds() : fails(outcome.complaint);
 }
 
-Holds agrees(const Outcome& reference, const Outcome& other) {
+Holds agrees(const ScenarioOutcome& reference, const ScenarioOutcome& other) {
   if (!is_clean(reference)) return is_clean(reference);
   if (!is_clean(other)) return is_clean(other);
   if (reference.means.size() != other.means.size()) return fails("means of another size");
@@ -121,7 +122,7 @@ Holds agrees(const Outcome& reference, const Outcome& other) {
   return holds();
 }
 
-Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const Outcome& outcome) {
+Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const ScenarioOutcome& outcome) {
   if (!is_clean(outcome)) return is_clean(outcome);
   const Scenario& scenario = inputs.scenario;
   const bool elementwise = codec.traits(scenario.workers).elementwise;
@@ -146,7 +147,8 @@ Holds carries_nonfinite(const Codec& codec, const Inputs& inputs, const Outcome&
   return holds();
 }
 
-Holds counts_only_the_present(const Codec& codec, const Inputs& inputs, const Outcome& outcome) {
+Holds counts_only_the_present(const Codec& codec, const Inputs& inputs,
+                              const ScenarioOutcome& outcome) {
   if (!is_clean(outcome)) return is_clean(outcome);
   const Scenario& scenario = inputs.scenario;
   const Traits traits = codec.traits(scenario.workers);
@@ -174,23 +176,23 @@ Holds counts_only_the_present(const Codec& codec, const Inputs& inputs, const Ou
   return holds();
 }
 
-Holds books_what_it_sends(const RigCase& rig_case, const RigOutcome& outcome) {
+Holds books_what_it_sends(const GuardedCase& guarded_case, const GuardedOutcome& outcome) {
   if (!finished_alike(outcome)) return finished_alike(outcome);
   for (std::size_t i = 0; i < outcome.workers[0].mean.size(); ++i) {
     double brought = 0;
     double kept = 0;
     double size = 0;
     std::uint32_t counted = 0;
-    for (std::uint32_t rank = 0; rank < rig_case.workers; ++rank) {
-      const RigWorker& worker = outcome.workers[rank];
+    for (std::uint32_t rank = 0; rank < guarded_case.workers; ++rank) {
+      const GuardedWorker& worker = outcome.workers[rank];
       const double input = worker.input[i];
       brought += input;
       kept += worker.residual[i];
       size += std::fabs(input);
-      counted += is_missing(rig_case.missing, rank, rig_case.workers) ? 0 : 1;
+      counted += is_missing(guarded_case.missing, rank, guarded_case.workers) ? 0 : 1;
     }
     // Inputs are of size 1: those of one coordinate may be far below what others of the chunk are.
-    const double tolerance = kBookingError * (size + rig_case.workers);
+    const double tolerance = kBookingError * (size + guarded_case.workers);
     const double sent = counted * double{outcome.workers[0].mean[i]};
     if (!std::isfinite(brought) || std::fabs(brought - kept - sent) <= tolerance) continue;
     return fails(
@@ -201,11 +203,11 @@ Holds books_what_it_sends(const RigCase& rig_case, const RigOutcome& outcome) {
   return holds();
 }
 
-Holds finished_alike(const RigOutcome& outcome) {
+Holds finished_alike(const GuardedOutcome& outcome) {
   if (!is_clean(outcome)) return is_clean(outcome);
   for (std::size_t rank = 0; rank < outcome.workers.size(); ++rank) {
-    const RigWorker& worker = outcome.workers[rank];
-    if (worker.end != RigWorker::End::done) {
+    const GuardedWorker& worker = outcome.workers[rank];
+    if (worker.end != GuardedWorker::End::done) {
       return fails(fmt::format("worker {} did not finish: {} {}", rank,
                                sluice::name_of(worker.error.code), worker.error.what));
     }
@@ -216,25 +218,25 @@ Holds finished_alike(const RigOutcome& outcome) {
   return holds();
 }
 
-Holds failed_everywhere(const RigOutcome& outcome, Code code) {
+Holds failed_everywhere(const GuardedOutcome& outcome, Code code) {
   if (!is_clean(outcome)) return is_clean(outcome);
   for (std::size_t rank = 0; rank < outcome.workers.size(); ++rank) {
-    const RigWorker& worker = outcome.workers[rank];
-    if (worker.end == RigWorker::End::failed && worker.error.code == code) continue;
+    const GuardedWorker& worker = outcome.workers[rank];
+    if (worker.end == GuardedWorker::End::failed && worker.error.code == code) continue;
     return fails(fmt::format("worker {}: {}, not {}", rank,
-                             worker.end == RigWorker::End::done   ? "finished"
-                             : worker.end == RigWorker::End::none ? "waits for the others"
-                                                                  : worker.error.what,
+                             worker.end == GuardedWorker::End::done   ? "finished"
+                             : worker.end == GuardedWorker::End::none ? "waits for the others"
+                                                                      : worker.error.what,
                              sluice::name_of(code)));
   }
   return holds();
 }
 
-Holds failed_or_finished_alike(const RigOutcome& outcome) {
+Holds failed_or_finished_alike(const GuardedOutcome& outcome) {
   if (!is_clean(outcome)) return is_clean(outcome);
-  const auto done =
-      std::count_if(outcome.workers.begin(), outcome.workers.end(),
-                    [](const RigWorker& worker) { return worker.end == RigWorker::End::done; });
+  const auto done = std::count_if(
+      outcome.workers.begin(), outcome.workers.end(),
+      [](const GuardedWorker& worker) { return worker.end == GuardedWorker::End::done; });
   return done == 0 ? holds() : finished_alike(outcome);
 }
 

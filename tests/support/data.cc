@@ -98,4 +98,6 @@ void fill_gradient(DataKind kind, std::uint64_t seed, std::uint64_t tensor, std:
   }
 }
 
+float unwritten(std::uint32_t rank) { return 1e33f + static_cast<float>(rank) * 1e30f; }
+
 }  // namespace sluice::support

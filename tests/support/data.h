@@ -47,4 +47,7 @@ std::string_view name_of(DataKind kind);
 void fill_gradient(DataKind kind, std::uint64_t seed, std::uint64_t tensor, std::uint32_t rank,
                    std::span<float> gradient);
 
+// What a mean holds before it is written: unlike any mean, unlike on any other rank.
+float unwritten(std::uint32_t rank);
+
 }  // namespace sluice::support

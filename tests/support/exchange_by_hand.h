@@ -1,91 +1,107 @@
-// Runs the exchanges of a team of workers by hand, all rounds with one set of contributors, and
-// keeps what went over the wire.
+// Runs exchanges by hand, without groups and carriers: for tests of one codec that look at its
+// bytes, choose who is counted, or lie in an answer.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <utility>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "round/combine.h"
-#include "tests/support/codec_worker.h"
+#include "codec/codec.h"
+#include "feedback/feedback.h"
+#include "tests/support/courier.h"
 
 namespace sluice::support {
 
-using Bytes = std::vector<std::byte>;
+using Floats = std::vector<float>;
 
-// A round as it went: what was asked, everybody's bytes, the answer.
-struct Went {
-  Reduction what;
-  std::vector<Bytes> ups;
-  Bytes down;
+std::vector<std::uint32_t> bits_of(const Floats& values);
+
+// One worker's side of one exchange, with all memory of it. The codec outlives it.
+struct WorkerByHand {
+  // With error feedback, where something is kept.
+  WorkerByHand(const Codec& of, std::uint32_t rank, std::uint32_t n, const Floats& values,
+               const Floats& kept = {});
+  // Begins the exchange anew, after a change of the chunk or its memory.
+  void restart();
+
+  // For a leg of one round: the round, and the answer to it.
+  Round ask();
+  Result<Leg> answer(std::span<const std::byte> down, std::span<const Part> parts);
+  // Nothing of the caller's is written since the exchange began.
+  void expect_untouched() const;
+
+  const Codec* codec;
+  Floats gradient;
+  Floats mean;
+  Floats residual;
+  std::vector<std::uint64_t> tally;
+  std::vector<std::byte> state;
+  Chunk chunk;
+  AlignedBuffer host;
+  AlignedBuffer place;
+  std::byte found{};  // what the exchange finds in `place`
+  Exchange* exchange = nullptr;
+
+ private:
+  struct Caller {
+    std::vector<std::uint32_t> gradient;  // bits
+    std::vector<std::uint32_t> residual;
+    std::vector<std::uint64_t> tally;
+    std::vector<std::byte> state;
+  };
+  Chunk seen(Arena& arena);
+
+  std::unique_ptr<Feedback> error_feedback_;
+  Caller before_;  // when the exchange began
 };
-using Legs = std::vector<std::vector<Went>>;
 
-inline Bytes reduce(const Reduction& what, const std::vector<Bytes>& ups, Workers from) {
-  const auto n = static_cast<std::uint32_t>(ups.size());
-  std::vector<Contribution> contributions;
-  for (std::uint32_t rank = 0; rank < n; ++rank) {
-    if (from.has(rank)) contributions.push_back({rank, ups[rank]});
+using WorkersByHand = std::vector<std::unique_ptr<WorkerByHand>>;  // by rank
+
+WorkersByHand workers_of(const Codec& codec, const std::vector<Floats>& gradients,
+                         const std::vector<Floats>& residuals = {});
+
+// A worker without the others, who has asked for its first leg and hears what a test likes.
+struct LoneWorker {
+  LoneWorker(std::unique_ptr<const Codec> of, std::uint32_t n, const Floats& gradient,
+             const Floats& kept);
+  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
+    return worker.answer(down, parts);
   }
-  AlignedBuffer scratch(scratch_size(what));
-  Bytes down(down_size_max(what, n));
-  down.resize(combine(what, n, 0, what.count, contributions, scratch.bytes(), down));
-  return down;
-}
+  void expect_untouched() const { worker.expect_untouched(); }
 
-// Lays the answer into a worker's Round::down, as a carrier does, and reports it.
-inline Answer laid_down(const Went& went, const Round& round, const Part& part) {
-  if (went.what.count == 0) return {};
-  std::copy(went.down.begin(), went.down.end(), round.down.begin());
-  return {round.down.first(went.down.size()), {&part, 1}};
-}
+  std::unique_ptr<const Codec> codec;
+  WorkerByHand worker;
+};
+void expect_malformed(const Result<Leg>& leg, const std::string& why = "");
 
-// Runs the exchange; those of `missing` are not counted. Gives the legs with their rounds.
-inline Legs run(Team& team, const std::vector<std::uint32_t>& missing = {}) {
-  const auto n = static_cast<std::uint32_t>(team.size());
-  WorkerSet from = WorkerSet::all(n);
-  for (const std::uint32_t rank : missing) from.erase(rank);
-  Legs log;
-  std::vector<std::vector<Answer>> answers(n);
+// Runs everybody's exchange to its end, which all reach at once; gives what went.
+Legs run(WorkersByHand& workers, const WhoCounts& counted);
+// The same without those of `missing`. After the first leg every round names the others.
+Legs run(WorkersByHand& workers, const std::vector<std::uint32_t>& missing = {});
+
+// Means that are written over the gradients are those written elsewhere, and so are residuals.
+void expect_same_in_place(const Codec& codec, const std::vector<Floats>& gradients,
+                          const std::vector<Floats>& residuals);
+
+// An answer that one worker alone sees, to be changed.
+struct OwnAnswer {
+  Bytes down;
   std::vector<Part> parts;
-  while (true) {
-    std::vector<std::vector<Round>> asked(n);
-    for (std::uint32_t rank = 0; rank < n; ++rank) {
-      const Result<Leg> leg = team[rank]->exchange->next(answers[rank]);
-      EXPECT_TRUE(leg.has_value()) << leg.error().what;
-      if (!leg) return log;
-      asked[rank].assign(leg->rounds.begin(), leg->rounds.end());
-      EXPECT_EQ(asked[rank].size(), asked[0].size());
-    }
-    if (asked[0].empty()) return log;
-    std::vector<Went> rounds(asked[0].size());
-    parts.assign(rounds.size(), {});
-    for (auto& mine : answers) mine.clear();
-    for (std::size_t i = 0; i < rounds.size(); ++i) {
-      rounds[i].what = asked[0][i].what;
-      for (const auto& mine : asked) {
-        EXPECT_TRUE(mine[i].what == rounds[i].what);
-        EXPECT_TRUE(check(mine[i].what, n).has_value());
-        EXPECT_TRUE(log.empty() || team[0]->mean.empty() || mine[i].only == from.view());
-        rounds[i].ups.emplace_back(mine[i].up.begin(), mine[i].up.end());
-        const std::size_t size = up_size(mine[i].what);
-        EXPECT_TRUE(is_list(mine[i].what.op) ? mine[i].up.size() <= size
-                                             : mine[i].up.size() == size);
-        EXPECT_GE(mine[i].down.size(), down_size_max(mine[i].what, n));
-      }
-      if (rounds[i].what.count != 0) {
-        rounds[i].down = reduce(rounds[i].what, rounds[i].ups, from.view());
-      }
-      parts[i] = {0, rounds[i].what.count, from.view()};
-      for (std::uint32_t rank = 0; rank < n; ++rank) {
-        answers[rank].push_back(laid_down(rounds[i], asked[rank][i], parts[i]));
-      }
-    }
-    log.push_back(std::move(rounds));
-  }
-}
+};
+using Lie = std::function<void(std::vector<OwnAnswer>&)>;
+
+// When rank 0 hears a lie, and whether it hears the truth again afterwards; else it is asked once.
+struct LieAt {
+  std::size_t leg = 0;
+  bool to_end = false;
+};
+// What rank 0 says in the end when the answers of a leg are lied about.
+Result<Leg> deceive(WorkersByHand& workers, const WhoCounts& counted, const LieAt& when,
+                    const Lie& lie);
 
 }  // namespace sluice::support

@@ -7,7 +7,7 @@ namespace sluice::support {
 
 void LikeLocalTest::check(const Scenario& scenario, const Way& way, const CarrierInfo& other) {
   const Inputs inputs(scenario);
-  const Outcome reference = run_scenario(codec(), local::kInfo, inputs, Way{});
+  const ScenarioOutcome reference = run_scenario(codec(), local::kInfo, inputs, Way{});
   EXPECT_TRUE(agrees(reference, run_scenario(codec(), other, inputs, way)))
       << other.name << ", " << describe(scenario) << "; " << describe(way);
 }

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "carrier/local/local.h"
-#include "tests/support/team.h"
+#include "tests/support/scenario_job.h"
 
 namespace sluice::support {
 
@@ -35,7 +35,7 @@ std::string SparseJob::step(const Gradients& gradients) {
       mean = gradients[rank];
       return std::vector<BucketEntry>{{0, mean, mean}};
     }
-    std::fill(mean.begin(), mean.end(), Team::unwritten(rank));
+    std::fill(mean.begin(), mean.end(), unwritten(rank));
     return std::vector<BucketEntry>{{0, gradients[rank], mean}};
   });
   if (!verdict) return verdict.error().message;

@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "carrier/local/local.h"
-#include "tests/support/codec_seat.h"
+#include "tests/support/seat.h"
 
 namespace sluice::local {
 

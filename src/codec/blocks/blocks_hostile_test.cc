@@ -10,14 +10,14 @@
 #include "base/bytes.h"
 #include "codec/blocks/blocks.h"
 #include "round/block_sum.h"
-#include "tests/support/codec_worker.h"
+#include "tests/support/exchange_by_hand.h"
 
 namespace sluice::blocks {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using support::Bytes;
+using support::expect_malformed;
 using support::Floats;
-using support::Worker;
 
 std::unique_ptr<Codec> codec_of_32() {
   OptionValues options;
@@ -31,21 +31,13 @@ constexpr std::byte kExponent{127};  // of 1.5
 
 // A worker of two that has asked for the exponents of 100 coordinates, blocks of 32; of these it
 // has the first and the last.
-class Alone {
+class Alone : public support::LoneWorker {
  public:
-  Alone() : codec_(codec_of_32()), worker_(*codec_, 0, 2, gradient(), residual()) {
-    EXPECT_TRUE(worker_.exchange->next({}).has_value());
-  }
-  static Floats gradient() {
+  Alone() : LoneWorker(codec_of_32(), 2, own(), Floats(100, kKept)) {}
+  static Floats own() {
     Floats values(100, kMine);
     std::fill(values.begin() + 32, values.begin() + 96, -kKept);
     return values;
-  }
-  static Floats residual() { return Floats(100, kKept); }
-
-  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
-    const std::vector<Answer> answers{{down, parts}};
-    return worker_.exchange->next(answers);
   }
   // Agreed: the first, third and last block are somebody's.
   void agree() {
@@ -56,23 +48,11 @@ class Alone {
     const Part lanes{0, 96, both_.view()};
     return answer(list, {&lanes, 1});
   }
-  void expect_untouched() const {
-    for (const float mean : worker_.mean) EXPECT_EQ(mean, -77.0f);
-    for (const float rest : worker_.residual) EXPECT_EQ(rest, kKept);
-  }
-  [[nodiscard]] const Worker& worker() const { return worker_; }
   [[nodiscard]] Workers both() const { return both_.view(); }
 
  private:
-  std::unique_ptr<Codec> codec_;
-  Worker worker_;
   WorkerSet both_ = WorkerSet::all(2);
 };
-
-void expect_malformed(const Result<Leg>& leg, const std::string& what) {
-  ASSERT_FALSE(leg.has_value()) << what;
-  EXPECT_EQ(leg.error().code, Code::malformed) << what;
-}
 
 constexpr Reduction kSum{.op = Op::block_sum, .bits = 32, .count = 96, .grain = 32};
 
@@ -168,7 +148,7 @@ TEST(BlocksHostile, AnyFlippedByteIsMalformedOrDecodesAndNeverEntersTheResidual)
       alone.expect_untouched();
       continue;
     }
-    for (const float rest : alone.worker().residual) ASSERT_LE(std::fabs(rest), 1e-8f);
+    for (const float rest : alone.worker.residual) ASSERT_LE(std::fabs(rest), 1e-8f);
   }
 }
 

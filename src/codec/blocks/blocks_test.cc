@@ -8,22 +8,22 @@
 #include <limits>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "round/block_sum.h"
 #include "tests/support/exchange_by_hand.h"
+#include "tests/support/hex.h"
 
 namespace sluice::blocks {
 namespace {
 
 using support::Bytes;
 using support::Floats;
+using support::hex;
 using support::run;
-using support::Team;
-using support::team_of;
-using support::Worker;
+using support::workers_of;
+using support::WorkersByHand;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -107,7 +107,7 @@ void expect_formula(const std::vector<Floats>& gradients, std::uint32_t block) {
   const auto n = static_cast<std::uint32_t>(gradients.size());
   const std::size_t count = gradients[0].size();
   const auto codec = codec_of(block);
-  Team team = team_of(*codec, gradients);
+  WorkersByHand team = workers_of(*codec, gradients);
   const auto steps = run(team);
   ASSERT_EQ(steps.size(), 2u);
   const Reduction& what = steps[1][0].what;
@@ -157,15 +157,6 @@ TEST(Blocks, CodesSumsAndMeansFollowTheFormula) {
   expect_formula(sparse_gradients(2, 9000, 4096, 2, 6), 4096);
 }
 
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) / 16];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) % 16];
-  }
-  return text;
-}
-
 TEST(Blocks, SmallCaseHasTheBytesThatAnotherProgramComputed) {
   std::vector<Floats> gradients(2, Floats(130, 0.0f));
   for (std::size_t i = 3; i < 40; i += 8) {
@@ -179,7 +170,7 @@ TEST(Blocks, SmallCaseHasTheBytesThatAnotherProgramComputed) {
   }
   gradients[1][127] = -0.75f;
   const auto codec = codec_of(40);
-  Team team = team_of(*codec, gradients);
+  WorkersByHand team = workers_of(*codec, gradients);
   const auto steps = run(team);
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(hex(steps[0][0].ups[0]), "7d008800");
@@ -221,7 +212,7 @@ TEST(Blocks, BytesAreThoseOfTheBlocksThatAreNotZero) {
     for (std::uint32_t b = 0; b < kBlocks; b += every) {
       for (std::size_t i = 0; i < 256; ++i) gradient[b * 256 + i] = 1.0f + static_cast<float>(i);
     }
-    Team team = team_of(*codec, {gradient, gradient});
+    WorkersByHand team = workers_of(*codec, {gradient, gradient});
     const auto steps = run(team);
     EXPECT_EQ(steps[0][0].ups[0].size(), kBlocks);
     EXPECT_EQ(steps[1][0].ups[0].size(), 4 + kBlocks / every * (5 + 4 * 256));
@@ -234,7 +225,7 @@ TEST(Blocks, AFewValuesInABlockTravelWithTheirPositions) {
   Floats gradient(1024, 0.0f);
   gradient[300] = 5;
   gradient[301] = -5;
-  Team team = team_of(*codec, {gradient, Floats(1024, 0.0f)});
+  WorkersByHand team = workers_of(*codec, {gradient, Floats(1024, 0.0f)});
   const auto steps = run(team);
   EXPECT_EQ(steps[1][0].ups[0].size(), 4u + 5 + 2 + 2 * 6);
   EXPECT_EQ(steps[1][0].ups[1].size(), 4u) << "no block of its own";
@@ -244,7 +235,7 @@ TEST(Blocks, AFewValuesInABlockTravelWithTheirPositions) {
 
 TEST(Blocks, MinusZeroCountsAsZeroAndComesBackAsPlusZero) {
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, {Floats(64, -0.0f), Floats(64, 0.0f)});
+  WorkersByHand team = workers_of(*codec, {Floats(64, -0.0f), Floats(64, 0.0f)});
   const auto steps = run(team);
   EXPECT_EQ(steps[0][0].down, Bytes(2));
   EXPECT_EQ(steps[1][0].what.count, 0u);
@@ -256,7 +247,7 @@ TEST(Blocks, ABlockOfSubnormalsIsNotZero) {
   Floats tiny(64, 0.0f);
   tiny[40] = 0x1p-149f;
   tiny[41] = -0x1.fffffcp-127f;
-  Team team = team_of(*codec, {tiny, tiny}, {Floats(64), Floats(64)});
+  WorkersByHand team = workers_of(*codec, {tiny, tiny}, {Floats(64), Floats(64)});
   const auto steps = run(team);
   EXPECT_EQ(hex(steps[0][0].ups[0]), "0001");
   EXPECT_EQ(team[0]->mean, tiny);
@@ -270,11 +261,11 @@ TEST(Blocks, LargeAndTinyValuesSurvive) {
   values[1] = -kMax;
   values[2] = 0x1p127f;
   values[64] = 0x1p-126f;
-  Team team = team_of(*codec, {values, values});
+  WorkersByHand team = workers_of(*codec, {values, values});
   run(team);
   EXPECT_EQ(team[0]->mean, values) << "two workers lose nothing of 24 bits at the block's top";
   for (const std::uint32_t n : {162u, 254u}) {
-    Team many = team_of(*codec, std::vector<Floats>(n, Floats{kMax, -kMax}));
+    WorkersByHand many = workers_of(*codec, std::vector<Floats>(n, Floats{kMax, -kMax}));
     run(many);
     EXPECT_TRUE(std::isfinite(many[0]->mean[0]) && std::isfinite(many[0]->mean[1])) << n;
   }
@@ -284,7 +275,7 @@ TEST(Blocks, ErrorStaysBelowHalfAUnitPerWorker) {
   for (const std::uint32_t n : {1u, 3u, 64u}) {
     const auto gradients = sparse_gradients(n, 640, 64, 3, 7);
     const auto codec = codec_of(64);
-    Team team = team_of(*codec, gradients, std::vector<Floats>(n, Floats(640, 0.0f)));
+    WorkersByHand team = workers_of(*codec, gradients, std::vector<Floats>(n, Floats(640, 0.0f)));
     run(team);
     for (std::size_t i = 0; i < 640; ++i) {
       const double bound = unit_of(n, block_exponent(gradients, i / 64 * 64, 64)) / 2;
@@ -307,12 +298,12 @@ TEST(Blocks, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
   gradients[1][33] = 2;
   gradients[2][99] = 3;
   const auto codec = codec_of(32);
-  Team clean = team_of(*codec, gradients);
+  WorkersByHand clean = workers_of(*codec, gradients);
   run(clean);
   gradients[1][40] = kNan;
   gradients[0][41] = kInf;
   gradients[2][98] = -kInf;
-  Team spoilt = team_of(*codec, gradients);
+  WorkersByHand spoilt = workers_of(*codec, gradients);
   const auto steps = run(spoilt);
   ASSERT_EQ(steps[1].size(), 2u);
   EXPECT_TRUE(steps[1][0].what ==
@@ -334,7 +325,7 @@ TEST(Blocks, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
 
 TEST(Blocks, WhenNoBlockIsFiniteAllGoesAsFloats) {
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, {Floats(40, kInf), Floats(40, 0.0f)});
+  WorkersByHand team = workers_of(*codec, {Floats(40, kInf), Floats(40, 0.0f)});
   const auto steps = run(team);
   ASSERT_EQ(steps[1].size(), 2u);
   EXPECT_EQ(steps[1][0].what.count, 0u);
@@ -348,7 +339,8 @@ TEST(Blocks, AResidualNeverHoldsInfinityOrNan) {
     Floats bad(64, 1.0f);
     bad[3] = kNan;
     bad[5] = kInf;
-    Team team = team_of(*codec, {bad, Floats(64, 2.0f)}, {Floats(64, 0.5f), Floats(64, 0.5f)});
+    WorkersByHand team =
+        workers_of(*codec, {bad, Floats(64, 2.0f)}, {Floats(64, 0.5f), Floats(64, 0.5f)});
     run(team, missing);
     for (const auto& worker : team) {
       for (const float rest : worker->residual) ASSERT_TRUE(std::isfinite(rest));
@@ -362,7 +354,7 @@ TEST(Blocks, ResidualIsTheInputMinusTheCodesValue) {
   const auto gradients = sparse_gradients(3, 200, 40, 2, 5);
   std::vector<Floats> kept = sparse_gradients(3, 200, 40, 2, 6);
   const auto codec = codec_of(40);
-  Team team = team_of(*codec, gradients, kept);
+  WorkersByHand team = workers_of(*codec, gradients, kept);
   const auto steps = run(team);
   const Reduction& what = steps[1][0].what;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
@@ -384,8 +376,8 @@ TEST(Blocks, ResidualIsTheInputMinusTheCodesValue) {
 TEST(Blocks, WhatFeedbackCancelsIsZeroAndLeavesNoResidual) {
   const auto codec = codec_of(32);
   for (const float other : {0.0f, 4.0f}) {
-    Team team =
-        team_of(*codec, {Floats(40, 3.0f), Floats(40, other)}, {Floats(40, -3.0f), Floats(40)});
+    WorkersByHand team =
+        workers_of(*codec, {Floats(40, 3.0f), Floats(40, other)}, {Floats(40, -3.0f), Floats(40)});
     const auto steps = run(team);
     EXPECT_EQ(steps[0][0].ups[0], Bytes(2));
     EXPECT_EQ(team[0]->residual, Floats(40));
@@ -400,7 +392,8 @@ TEST(Blocks, AMissingWorkerSendsNoBlockAndKeepsEverything) {
   far[3] = 1000;
   Floats near(50, 0.0f);
   near[4] = 2;
-  Team team = team_of(*codec, {near, near, far}, {Floats(50), Floats(50), Floats(50, 0.25f)});
+  WorkersByHand team =
+      workers_of(*codec, {near, near, far}, {Floats(50), Floats(50), Floats(50, 0.25f)});
   const auto steps = run(team, {2});
   EXPECT_EQ(hex(steps[0][0].down), "8000") << "the second block is the missing worker's";
   EXPECT_EQ(steps[1][0].what.count, 32u);
@@ -411,7 +404,8 @@ TEST(Blocks, AMissingWorkerSendsNoBlockAndKeepsEverything) {
 
 TEST(Blocks, AMissingWorkersInfinityStaysAway) {
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, {Floats(32, 1.0f), Floats(32, kInf)}, {Floats(32), Floats(32, 2.0f)});
+  WorkersByHand team =
+      workers_of(*codec, {Floats(32, 1.0f), Floats(32, kInf)}, {Floats(32), Floats(32, 2.0f)});
   const auto steps = run(team, {1});
   EXPECT_EQ(steps[1].size(), 1u);
   for (const auto& worker : team) {
@@ -422,13 +416,13 @@ TEST(Blocks, AMissingWorkersInfinityStaysAway) {
 
 TEST(Blocks, AChunkOfZerosAndAChunkOfNothing) {
   const auto codec = codec_of(32);
-  Team zeros = team_of(*codec, {Floats(33), Floats(33)}, {Floats(33), Floats(33)});
+  WorkersByHand zeros = workers_of(*codec, {Floats(33), Floats(33)}, {Floats(33), Floats(33)});
   const auto steps = run(zeros);
   EXPECT_TRUE(steps[1][0].ups[0].empty());
   EXPECT_EQ(zeros[0]->mean, Floats(33));
   EXPECT_EQ(zeros[0]->residual, Floats(33));
 
-  Team nothing = team_of(*codec, {{}, {}});
+  WorkersByHand nothing = workers_of(*codec, {{}, {}});
   EXPECT_EQ(run(nothing).size(), 2u);
 }
 
@@ -436,18 +430,7 @@ TEST(Blocks, TheMeanMayBeTheGradientsOwnMemory) {
   const auto codec = codec_of(32);
   const auto gradients = sparse_gradients(2, 777, 32, 3, 8);
   const auto kept = sparse_gradients(2, 777, 32, 3, 9);
-  Team apart = team_of(*codec, gradients, kept);
-  run(apart);
-  Team same = team_of(*codec, gradients, kept);
-  for (auto& worker : same) {
-    worker->chunk.mean = worker->gradient;
-    worker->restart(*codec);
-  }
-  run(same);
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(same[rank]->gradient, apart[rank]->mean);
-    EXPECT_EQ(same[rank]->residual, apart[rank]->residual);
-  }
+  support::expect_same_in_place(*codec, gradients, kept);
 }
 
 }  // namespace

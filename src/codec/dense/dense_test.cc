@@ -9,48 +9,28 @@
 #include <random>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/bytes.h"
-#include "round/combine.h"
-#include "tests/support/codec_worker.h"
+#include "tests/support/exchange_by_hand.h"
 
 namespace sluice::dense {
 namespace {
 
+using support::Bytes;
 using support::Floats;
-using support::Team;
-using support::team_of;
-using support::Worker;
-using Bytes = std::vector<std::byte>;
+using support::WorkerByHand;
+using support::workers_of;
+using support::WorkersByHand;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::unique_ptr<Codec> codec_of(const Info& info) { return *info.make(OptionValues{}); }
 
-// Runs the exchange with everybody's contribution counted but that of `missing`.
-void run(Team& team, std::uint32_t missing = ~0u) {
-  const auto n = static_cast<std::uint32_t>(team.size());
-  std::vector<Round> rounds;
-  std::vector<Contribution> contributions;
-  WorkerSet from(n);
-  for (std::uint32_t rank = 0; rank < n; ++rank) {
-    rounds.push_back(team[rank]->ask());
-    if (rank == missing) continue;
-    contributions.push_back({rank, rounds[rank].up});
-    from.insert(rank);
-  }
-  const Reduction what = rounds[0].what;
-  for (const Round& round : rounds) ASSERT_TRUE(round.what == what);
-  ASSERT_TRUE(check(what, n).has_value());
-  AlignedBuffer scratch(scratch_size(what));
-  Bytes down(down_size_max(what, n));
-  down.resize(combine(what, n, 0, what.count, contributions, scratch.bytes(), down));
-  const std::vector<Part> parts{{0, what.count, from.view()}};
-  for (auto& worker : team) {
-    const Result<Leg> leg = worker->answer(down, parts);
-    ASSERT_TRUE(leg && leg->kind == Leg::Kind::done);
-  }
+// Runs the exchange, which is one round, without those of `missing`.
+void run_one_round(WorkersByHand& team, const std::vector<std::uint32_t>& missing = {}) {
+  const support::Legs legs = support::run(team, missing);
+  ASSERT_EQ(legs.size(), 1u);
+  ASSERT_EQ(legs[0].size(), 1u);
 }
 
 template <class T>
@@ -63,7 +43,7 @@ Bytes wire_of(const std::vector<T>& words) {
 
 void expect_up(const Info& info, const Floats& gradient, std::uint32_t n, const Bytes& wanted) {
   const auto codec = codec_of(info);
-  Worker worker(*codec, 0, n, gradient);
+  WorkerByHand worker(*codec, 0, n, gradient);
   const Round round = worker.ask();
   EXPECT_EQ(Bytes(round.up.begin(), round.up.end()), wanted) << info.name;
 }
@@ -107,7 +87,7 @@ TEST(Dense, Float16ScalesWithTheNumberOfWorkers) {
 
 TEST(Dense, ARoundIsOneGrainPerBlockOf256) {
   const auto codec = codec_of(kBf16);
-  Worker worker(*codec, 0, 2, Floats(1000));
+  WorkerByHand worker(*codec, 0, 2, Floats(1000));
   const Round round = worker.ask();
   EXPECT_TRUE(round.what ==
               (Reduction{.op = Op::bf16_sum, .bits = 16, .count = 1000, .grain = 256}));
@@ -121,8 +101,8 @@ TEST(Dense, MeanIsExactWhereTheFormatHoldsValuesAndSum) {
   const std::vector<Floats> gradients{{1, -3, 0.5f, 12}, {2, -3, 0.25f, 0}, {3, -3, 0.75f, 6}};
   for (const Info& info : {kF32, kBf16, kFp16}) {
     const auto codec = codec_of(info);
-    Team team = team_of(*codec, gradients);
-    run(team);
+    WorkersByHand team = workers_of(*codec, gradients);
+    run_one_round(team);
     for (const auto& worker : team) EXPECT_EQ(worker->mean, (Floats{2, -3, 0.5f, 6})) << info.name;
   }
 }
@@ -135,8 +115,8 @@ TEST(Dense, Float32MeanIsTheRankOrderedSumDividedOnce) {
     for (float& value : gradient) value = normal(random);
   }
   const auto codec = codec_of(kF32);
-  Team team = team_of(*codec, gradients);
-  run(team);
+  WorkersByHand team = workers_of(*codec, gradients);
+  run_one_round(team);
   for (std::size_t i = 0; i < 3000; ++i) {
     float sum = gradients[0][i];
     for (std::size_t rank = 1; rank < 5; ++rank) sum += gradients[rank][i];
@@ -146,8 +126,8 @@ TEST(Dense, Float32MeanIsTheRankOrderedSumDividedOnce) {
 
 TEST(Dense, SixtyFourWorkersAtSixtyThousandDoNotOverflowFloat16) {
   const auto codec = codec_of(kFp16);
-  Team team = team_of(*codec, std::vector<Floats>(64, Floats{60000, -60000, 65504}));
-  run(team);
+  WorkersByHand team = workers_of(*codec, std::vector<Floats>(64, Floats{60000, -60000, 65504}));
+  run_one_round(team);
   for (const auto& worker : team) EXPECT_EQ(worker->mean, (Floats{60000, -60000, 65504}));
 }
 
@@ -165,8 +145,8 @@ TEST(Dense, RoundingErrorsStayWithinTheFormatsUnit) {
   // Half a unit in the last place on the way up and once more for the sum: 2^−8, 2^−11 each.
   for (const Unit& unit : {Unit{&kBf16, 0x1p-8}, Unit{&kFp16, 0x1p-11}}) {
     const auto codec = codec_of(*unit.info);
-    Team team = team_of(*codec, gradients);
-    run(team);
+    WorkersByHand team = workers_of(*codec, gradients);
+    run_one_round(team);
     for (std::size_t i = 0; i < 2000; ++i) {
       double mean = 0;
       double magnitude = 0;
@@ -184,12 +164,12 @@ TEST(Dense, ResidualIsTheInputMinusWhatWasSent) {
   const Floats kept{0.002f, 0.1f, -1e-4f, 0};
   for (const Info& info : {kF32, kBf16, kFp16}) {
     const auto codec = codec_of(info);
-    Team team = team_of(*codec, {gradient, gradient, gradient}, {kept, kept, kept});
+    WorkersByHand team = workers_of(*codec, {gradient, gradient, gradient}, {kept, kept, kept});
     const Round round = team[0]->ask();
     Floats sent(4);
     floats::decode(float_format(round.what.op), round.up, sent);
-    Team again = team_of(*codec, {gradient, gradient, gradient}, {kept, kept, kept});
-    run(again);
+    WorkersByHand again = workers_of(*codec, {gradient, gradient, gradient}, {kept, kept, kept});
+    run_one_round(again);
     for (std::size_t i = 0; i < 4; ++i) {
       const float scale = info.id == kFp16.id ? 4.0f : 1.0f;
       EXPECT_EQ(again[1]->residual[i], (gradient[i] + kept[i]) - sent[i] * scale) << info.name;
@@ -201,8 +181,9 @@ TEST(Dense, ResidualIsTheInputMinusWhatWasSent) {
 TEST(Dense, DividesByTheContributorsCountedAndTheOthersKeepEverything) {
   for (const Info& info : {kF32, kBf16, kFp16}) {
     const auto codec = codec_of(info);
-    Team team = team_of(*codec, {{2, 4}, {4, 8}, {1000, 2000}}, {{0, 0}, {0, 0}, {0.5f, -1}});
-    run(team, 2);
+    WorkersByHand team =
+        workers_of(*codec, {{2, 4}, {4, 8}, {1000, 2000}}, {{0, 0}, {0, 0}, {0.5f, -1}});
+    run_one_round(team, {2});
     for (const auto& worker : team) EXPECT_EQ(worker->mean, (Floats{3, 6})) << info.name;
     EXPECT_EQ(team[0]->residual, (Floats{0, 0}));
     EXPECT_EQ(team[2]->residual, (Floats{1000.5f, 1999}));
@@ -212,7 +193,7 @@ TEST(Dense, DividesByTheContributorsCountedAndTheOthersKeepEverything) {
 TEST(Dense, EveryPartDividesByItsOwnContributors) {
   const auto codec = codec_of(kF32);
   const Floats ones(600, 1.0f);
-  Worker worker(*codec, 1, 3, ones, Floats(600, 0.0f));
+  WorkerByHand worker(*codec, 1, 3, ones, Floats(600, 0.0f));
   static_cast<void>(worker.ask());
   WorkerSet first(3);
   first.insert(0);
@@ -230,19 +211,19 @@ TEST(Dense, EveryPartDividesByItsOwnContributors) {
 
 TEST(Dense, InfinityAndNanArriveAndNeverEnterAResidual) {
   for (const Info& info : {kF32, kBf16, kFp16}) {
-    for (const std::uint32_t missing : {~0u, 1u}) {
+    for (const std::vector<std::uint32_t>& missing : {std::vector<std::uint32_t>{}, {1}}) {
       const auto codec = codec_of(info);
       const Floats spoilt{1, kInf, -kInf, kNan, kInf, 2};
       const Floats plain{1, 1, 1, 1, -kInf, 2};
       const Floats kept{0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f};
-      Team team = team_of(*codec, {spoilt, plain}, {kept, kept});
-      run(team, missing);
+      WorkersByHand team = workers_of(*codec, {spoilt, plain}, {kept, kept});
+      run_one_round(team, missing);
       const Floats& mean = team[0]->mean;
       EXPECT_EQ(mean[0], 1.25f);
       EXPECT_EQ(mean[1], kInf);
       EXPECT_EQ(mean[2], -kInf);
       EXPECT_EQ(std::bit_cast<std::uint32_t>(mean[3]), 0x7fc00000u);
-      EXPECT_EQ(std::isnan(mean[4]), missing == ~0u);
+      EXPECT_EQ(std::isnan(mean[4]), missing.empty());
       EXPECT_EQ(mean[5], 2.25f);
       for (const auto& worker : team) {
         for (const float rest : worker->residual) EXPECT_TRUE(std::isfinite(rest));
@@ -253,38 +234,27 @@ TEST(Dense, InfinityAndNanArriveAndNeverEnterAResidual) {
 
 TEST(Dense, FloatsBeyondFloat16LeaveNoInfinityInTheResidual) {
   const auto codec = codec_of(kFp16);
-  Team team = team_of(*codec, {{1e6f}}, {{0}});
-  run(team);
+  WorkersByHand team = workers_of(*codec, {{1e6f}}, {{0}});
+  run_one_round(team);
   EXPECT_EQ(team[0]->mean[0], kInf);
   EXPECT_EQ(team[0]->residual[0], 0);
 }
 
 TEST(Dense, TheMeanMayBeTheGradientsOwnMemory) {
   for (const Info& info : {kF32, kBf16, kFp16}) {
-    const auto codec = codec_of(info);
+    SCOPED_TRACE(info.name);
     const Floats gradient{0.3f, -7.7f, 123.4f};
-    Team apart = team_of(*codec, {gradient}, {{0, 0, 0}});
-    run(apart);
-    Worker worker(*codec, 0, 1, gradient, {0, 0, 0});
-    worker.chunk.mean = worker.gradient;
-    worker.restart(*codec);
-    const Round round = worker.ask();
-    const WorkerSet me = WorkerSet::all(1);
-    const std::vector<Part> parts{{0, 3, me.view()}};
-    const Bytes down(round.up.begin(), round.up.end());
-    ASSERT_TRUE(worker.answer(down, parts).has_value());
-    EXPECT_EQ(worker.gradient, apart[0]->mean) << info.name;
-    EXPECT_EQ(worker.residual, apart[0]->residual) << info.name;
+    support::expect_same_in_place(*codec_of(info), {gradient}, {{0, 0, 0}});
   }
 }
 
 TEST(Dense, TheOuterExchangesSetGoesIntoTheRound) {
   const auto codec = codec_of(kF32);
-  Worker worker(*codec, 0, 3, {1, 2});
+  WorkerByHand worker(*codec, 0, 3, {1, 2});
   WorkerSet some(3);
   some.insert(1);
   worker.chunk.only = some.view();
-  worker.restart(*codec);
+  worker.restart();
   EXPECT_TRUE(worker.ask().only == some.view());
 }
 
@@ -301,22 +271,19 @@ TEST(Dense, MalformedAnswersWriteNothing) {
   };
   for (const Bad& bad :
        {Bad{3, right}, Bad{5, right}, Bad{0, right}, Bad{4, empty}, Bad{4, cut}, Bad{4, {}}}) {
-    Worker worker(*codec, 0, 2, {1, 2}, {0.5f, 0.5f});
+    WorkerByHand worker(*codec, 0, 2, {1, 2}, {0.5f, 0.5f});
     static_cast<void>(worker.ask());
-    const Result<Leg> leg = worker.answer(Bytes(bad.size), bad.parts);
-    ASSERT_FALSE(leg.has_value());
-    EXPECT_EQ(leg.error().code, Code::malformed);
-    EXPECT_EQ(worker.mean, (Floats{-77, -77}));
-    EXPECT_EQ(worker.residual, (Floats{0.5f, 0.5f}));
+    support::expect_malformed(worker.answer(Bytes(bad.size), bad.parts));
+    worker.expect_untouched();
   }
-  Worker worker(*codec, 0, 2, {1, 2});
+  WorkerByHand worker(*codec, 0, 2, {1, 2});
   static_cast<void>(worker.ask());
   EXPECT_EQ(worker.exchange->next({}).error().code, Code::malformed);
 }
 
 TEST(Dense, AChunkOfNothingHasARoundOfNoLanes) {
   const auto codec = codec_of(kF32);
-  Worker worker(*codec, 0, 2, {});
+  WorkerByHand worker(*codec, 0, 2, {});
   EXPECT_EQ(worker.ask().what.count, 0u);
   const Result<Leg> leg = worker.answer({}, {});
   ASSERT_TRUE(leg.has_value());

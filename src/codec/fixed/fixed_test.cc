@@ -7,23 +7,22 @@
 #include <limits>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/bytes.h"
-#include "round/combine.h"
 #include "tests/support/exchange_by_hand.h"
+#include "tests/support/hex.h"
 
 namespace sluice::fixed {
 namespace {
 
 using support::Bytes;
+using support::expect_malformed;
 using support::Floats;
+using support::hex;
 using support::run;
-using support::Team;
-using support::team_of;
-using support::Worker;
+using support::workers_of;
+using support::WorkersByHand;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -74,7 +73,7 @@ TEST(Fixed, CodesSumsAndMeansFollowTheFormula) {
     for (const std::size_t count : {1u, 31u, 32u, 33u, 500u, 5000u}) {
       const auto gradients = random_gradients(n, count, n);
       const auto codec = codec_of(32);
-      Team team = team_of(*codec, gradients);
+      WorkersByHand team = workers_of(*codec, gradients);
       const auto steps = run(team);
       ASSERT_EQ(steps.size(), 2u);
       for (std::size_t i = 0; i < count; ++i) {
@@ -102,7 +101,7 @@ TEST(Fixed, ErrorStaysBelowHalfAStepPerWorker) {
   for (const std::uint32_t n : {1u, 3u, 64u}) {
     const auto gradients = random_gradients(n, 640, 7);
     const auto codec = codec_of(64);
-    Team team = team_of(*codec, gradients, std::vector<Floats>(n, Floats(640, 0.0f)));
+    WorkersByHand team = workers_of(*codec, gradients, std::vector<Floats>(n, Floats(640, 0.0f)));
     run(team);
     for (std::size_t i = 0; i < 640; ++i) {
       const int exponent = block_exponent(gradients, i / 64 * 64, 64);
@@ -118,15 +117,6 @@ TEST(Fixed, ErrorStaysBelowHalfAStepPerWorker) {
   }
 }
 
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) / 16];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) % 16];
-  }
-  return text;
-}
-
 TEST(Fixed, SmallCaseHasTheBytesThatAnotherProgramComputed) {
   std::vector<Floats> gradients(2, Floats(40));
   for (int worker = 0; worker < 2; ++worker) {
@@ -136,7 +126,7 @@ TEST(Fixed, SmallCaseHasTheBytesThatAnotherProgramComputed) {
     }
   }
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, gradients);
+  WorkersByHand team = workers_of(*codec, gradients);
   const auto steps = run(team);
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(hex(steps[0][0].ups[0]), "7e88");
@@ -168,7 +158,7 @@ TEST(Fixed, ExponentsAreTheLargestOfEachBlockAndTheirMaximumIsAgreed) {
   second[0] = 4;      // 129
   second[64] = 0.5f;  // 126
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, {first, second});
+  WorkersByHand team = workers_of(*codec, {first, second});
   const auto steps = run(team);
   EXPECT_EQ(hex(steps[0][0].ups[0]), "7f0000fe");
   EXPECT_EQ(hex(steps[0][0].ups[1]), "81007e00");
@@ -180,7 +170,7 @@ TEST(Fixed, BlockOptionSetsHowManyShareAnExponent) {
   for (const std::uint32_t block : {32u, 40u, 256u, 4096u}) {
     const auto codec = codec_of(block);
     EXPECT_EQ(codec->plan({}, 3).multiple_of, block);
-    Team team = team_of(*codec, random_gradients(2, 5000, block));
+    WorkersByHand team = workers_of(*codec, random_gradients(2, 5000, block));
     const auto steps = run(team);
     EXPECT_EQ(steps[0][0].what.count, (5000 + block - 1) / block);
     EXPECT_TRUE(steps[1][0].what ==
@@ -191,14 +181,14 @@ TEST(Fixed, BlockOptionSetsHowManyShareAnExponent) {
 TEST(Fixed, TwoRoundsWhenFiniteAndAThirdForTheBadBlocksOnly) {
   auto gradients = random_gradients(3, 101, 3);  // blocks of 32: three whole, one of 5
   const auto codec = codec_of(32);
-  Team clean = team_of(*codec, gradients);
+  WorkersByHand clean = workers_of(*codec, gradients);
   auto steps = run(clean);
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_EQ(steps[1].size(), 1u);
 
   gradients[1][40] = kNan;
   gradients[2][98] = -kInf;
-  Team spoilt = team_of(*codec, gradients);
+  WorkersByHand spoilt = workers_of(*codec, gradients);
   steps = run(spoilt);
   ASSERT_EQ(steps.size(), 2u);
   ASSERT_EQ(steps[1].size(), 2u);
@@ -218,12 +208,12 @@ TEST(Fixed, TwoRoundsWhenFiniteAndAThirdForTheBadBlocksOnly) {
 TEST(Fixed, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
   auto gradients = random_gradients(3, 101, 4);
   const auto codec = codec_of(32);
-  Team clean = team_of(*codec, gradients);
+  WorkersByHand clean = workers_of(*codec, gradients);
   run(clean);
   gradients[1][40] = kNan;
   gradients[0][41] = kInf;
   gradients[2][98] = -kInf;
-  Team spoilt = team_of(*codec, gradients);
+  WorkersByHand spoilt = workers_of(*codec, gradients);
   run(spoilt);
   for (const auto& worker : spoilt) {
     for (std::size_t i = 0; i < 101; ++i) {
@@ -243,7 +233,7 @@ TEST(Fixed, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
 
 TEST(Fixed, WhenNoBlockIsFiniteAllGoesAsFloats) {
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, {Floats(40, kInf), Floats(40, 1.0f)});
+  WorkersByHand team = workers_of(*codec, {Floats(40, kInf), Floats(40, 1.0f)});
   const auto steps = run(team);
   ASSERT_EQ(steps[1].size(), 2u);
   EXPECT_EQ(steps[1][0].what.count, 0u);
@@ -257,7 +247,8 @@ TEST(Fixed, AResidualNeverHoldsInfinityOrNan) {
     Floats bad(64, 1.0f);
     bad[3] = kNan;
     bad[5] = kInf;
-    Team team = team_of(*codec, {bad, Floats(64, 2.0f)}, {Floats(64, 0.5f), Floats(64, 0.5f)});
+    WorkersByHand team =
+        workers_of(*codec, {bad, Floats(64, 2.0f)}, {Floats(64, 0.5f), Floats(64, 0.5f)});
     run(team, missing);
     for (const auto& worker : team) {
       for (const float rest : worker->residual) ASSERT_TRUE(std::isfinite(rest));
@@ -270,7 +261,8 @@ TEST(Fixed, FiniteValuesOfABadBlockLeaveNoResidual) {
   const auto codec = codec_of(32);
   Floats bad(64, 1.0f);
   bad[3] = kNan;
-  Team team = team_of(*codec, {bad, Floats(64, 2.0f)}, {Floats(64, 0.5f), Floats(64, 0.25f)});
+  WorkersByHand team =
+      workers_of(*codec, {bad, Floats(64, 2.0f)}, {Floats(64, 0.5f), Floats(64, 0.25f)});
   run(team);
   EXPECT_EQ(team[1]->mean[0], (1.5f + 2.25f) / 2);
   for (std::size_t i = 0; i < 32; ++i) {
@@ -283,7 +275,7 @@ TEST(Fixed, ResidualIsTheInputMinusTheCodesValue) {
   const auto gradients = random_gradients(3, 200, 5);
   std::vector<Floats> kept = random_gradients(3, 200, 6);
   const auto codec = codec_of(40);
-  Team team = team_of(*codec, gradients, kept);
+  WorkersByHand team = workers_of(*codec, gradients, kept);
   const auto steps = run(team);
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     for (std::size_t i = 0; i < 200; ++i) {
@@ -298,7 +290,7 @@ TEST(Fixed, ResidualIsTheInputMinusTheCodesValue) {
 TEST(Fixed, AMissingWorkerSendsNothingMoreAndKeepsEverything) {
   const auto codec = codec_of(32);
   const std::vector<Floats> gradients{Floats(50, 1.0f), Floats(50, 3.0f), Floats(50, 1000.0f)};
-  Team team = team_of(*codec, gradients, {Floats(50), Floats(50), Floats(50, 0.25f)});
+  WorkersByHand team = workers_of(*codec, gradients, {Floats(50), Floats(50), Floats(50, 0.25f)});
   const auto steps = run(team, {2});
   EXPECT_EQ(steps[1][0].ups[2], Bytes(200)) << "its values might overflow the agreed exponent";
   for (const auto& worker : team) {
@@ -309,7 +301,8 @@ TEST(Fixed, AMissingWorkerSendsNothingMoreAndKeepsEverything) {
 
 TEST(Fixed, AMissingWorkersInfinityStaysAway) {
   const auto codec = codec_of(32);
-  Team team = team_of(*codec, {Floats(32, 1.0f), Floats(32, kInf)}, {Floats(32), Floats(32, 2.0f)});
+  WorkersByHand team =
+      workers_of(*codec, {Floats(32, 1.0f), Floats(32, kInf)}, {Floats(32), Floats(32, 2.0f)});
   const auto steps = run(team, {1});
   EXPECT_EQ(steps[1].size(), 1u);
   for (const auto& worker : team) {
@@ -328,7 +321,7 @@ TEST(Fixed, LargeAndTinyValuesSurvive) {
   values[33] = -0x1p-127f;
   values[34] = 0x1p-126f - 0x1p-149f;  // the largest
   values[64] = -0.0f;
-  Team team = team_of(*codec, {values, values});
+  WorkersByHand team = workers_of(*codec, {values, values});
   run(team);
   EXPECT_EQ(team[0]->mean, values) << "two workers lose nothing of 24 bits at the block's top";
   EXPECT_FALSE(std::signbit(team[0]->mean[64])) << "a code has one zero";
@@ -338,7 +331,7 @@ TEST(Fixed, LargeAndTinyValuesSurvive) {
 TEST(Fixed, TheLargestFloatOnManyWorkersStaysFinite) {
   const auto codec = codec_of(32);
   for (const std::uint32_t n : {162u, 163u, 173u, 254u}) {
-    Team team = team_of(*codec, std::vector<Floats>(n, Floats{kMax, -kMax}));
+    WorkersByHand team = workers_of(*codec, std::vector<Floats>(n, Floats{kMax, -kMax}));
     run(team);
     EXPECT_TRUE(std::isfinite(team[0]->mean[0])) << n;
     EXPECT_TRUE(std::isfinite(team[0]->mean[1])) << n;
@@ -347,13 +340,13 @@ TEST(Fixed, TheLargestFloatOnManyWorkersStaysFinite) {
 
 TEST(Fixed, AChunkOfZerosAndAChunkOfNothing) {
   const auto codec = codec_of(32);
-  Team zeros = team_of(*codec, {Floats(33), Floats(33)}, {Floats(33), Floats(33)});
+  WorkersByHand zeros = workers_of(*codec, {Floats(33), Floats(33)}, {Floats(33), Floats(33)});
   const auto steps = run(zeros);
   EXPECT_EQ(steps[1][0].down, Bytes(132));
   EXPECT_EQ(zeros[0]->mean, Floats(33));
   EXPECT_EQ(zeros[0]->residual, Floats(33));
 
-  Team nothing = team_of(*codec, {{}, {}});
+  WorkersByHand nothing = workers_of(*codec, {{}, {}});
   EXPECT_EQ(run(nothing).size(), 2u);
 }
 
@@ -361,44 +354,15 @@ TEST(Fixed, TheMeanMayBeTheGradientsOwnMemory) {
   const auto codec = codec_of(32);
   const auto gradients = random_gradients(2, 77, 8);
   const std::vector<Floats> kept(2, Floats(77, 0.125f));
-  Team apart = team_of(*codec, gradients, kept);
-  run(apart);
-  Team same = team_of(*codec, gradients, kept);
-  for (auto& worker : same) {
-    worker->chunk.mean = worker->gradient;
-    worker->restart(*codec);
-  }
-  run(same);
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(same[rank]->gradient, apart[rank]->mean);
-    EXPECT_EQ(same[rank]->residual, apart[rank]->residual);
-  }
+  support::expect_same_in_place(*codec, gradients, kept);
 }
 
 // ---- Answers from somebody hostile.
 
-struct Alone {
-  explicit Alone(const Floats& gradient, std::uint32_t n = 2)
-      : codec(codec_of(32)), worker(*codec, 0, n, gradient, Floats(gradient.size(), 0.5f)) {
-    EXPECT_TRUE(worker.exchange->next({}).has_value());
-  }
-  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
-    const std::vector<Answer> answers{{down, parts}};
-    return worker.exchange->next(answers);
-  }
-  void expect_untouched() const {
-    for (const float mean : worker.mean) EXPECT_EQ(mean, -77.0f);
-    for (const float rest : worker.residual) EXPECT_EQ(rest, 0.5f);
-  }
-
-  std::unique_ptr<Codec> codec;
-  Worker worker;
+struct Alone : support::LoneWorker {
+  explicit Alone(const Floats& gradient)
+      : LoneWorker(codec_of(32), 2, gradient, Floats(gradient.size(), 0.5f)) {}
 };
-
-void expect_malformed(const Result<Leg>& leg) {
-  ASSERT_FALSE(leg.has_value());
-  EXPECT_EQ(leg.error().code, Code::malformed);
-}
 
 TEST(FixedHostile, AnAgreedExponentBelowMyOwnIsMalformed) {
   const WorkerSet both = WorkerSet::all(2);

@@ -18,7 +18,7 @@ namespace sluice::lhc {
 namespace {
 
 using support::Floats;
-using support::Team;
+using support::WorkersByHand;
 
 constexpr std::uint32_t kBlocks = 1024;
 constexpr std::uint32_t kCount = kBlocks * kBlock;
@@ -89,7 +89,7 @@ std::size_t stuck_in(std::uint32_t lane, const Truth& truth, std::uint32_t rows)
 
 Floats mean_through(double ratio, const std::vector<Floats>& gradients) {
   const auto codec = codec_of(ratio);
-  Team team = support::team_of(*codec, gradients);
+  WorkersByHand team = support::workers_of(*codec, gradients);
   static_cast<void>(run(team));
   return team[0]->mean;
 }

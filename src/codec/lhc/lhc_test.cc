@@ -21,9 +21,9 @@ namespace {
 using support::Bytes;
 using support::Floats;
 using support::Legs;
-using support::Team;
-using support::team_of;
-using support::Worker;
+using support::WorkerByHand;
+using support::workers_of;
+using support::WorkersByHand;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -94,7 +94,7 @@ TEST(Lhc, BitsThenSumsOfRows) {
   const std::uint32_t count = 2 * kBlock + 5;
   const auto codec = codec_of(1);
   const std::vector<Floats> gradients{sparse(1, count, 3), sparse(2, count, 3)};
-  Team team = team_of(*codec, gradients);
+  WorkersByHand team = workers_of(*codec, gradients);
   const Legs legs = run(team);
   ASSERT_EQ(legs.size(), 2u);
   ASSERT_EQ(legs[0].size(), 1u);
@@ -127,7 +127,7 @@ TEST(Lhc, SumsThatFloatsHoldAndThatPeelComeBack) {
   const std::vector<Floats> gradients{sparse(1, count, 16), sparse(2, count, 16)};
   const Floats mean = mean_of(gradients);
   const auto codec = codec_of(1);
-  Team team = team_of(*codec, gradients);
+  WorkersByHand team = workers_of(*codec, gradients);
   static_cast<void>(run(team));
   EXPECT_EQ(team[1]->mean, team[0]->mean);
   std::size_t wrong = 0;
@@ -140,7 +140,7 @@ TEST(Lhc, SumsThatFloatsHoldAndThatPeelComeBack) {
 TEST(Lhc, ASmallTensorIsGuessedInSilence) {
   const auto codec = codec_of(10);
   const Floats gradient{1, 0, -2, 5};
-  Team team = team_of(*codec, {gradient});
+  WorkersByHand team = workers_of(*codec, {gradient});
   static_cast<void>(run(team));
   const BlockHash hash = hash_of(0, 1);
   const float factor = hash.signs[0] + hash.signs[1] + hash.signs[2];
@@ -153,15 +153,15 @@ TEST(Lhc, TheMeanIsOfTheCountedAndTheOthersKeepEverything) {
   std::vector<Floats> gradients{sparse(1, count, 50), sparse(2, count, 50), sparse(3, count, 50)};
   const Floats kept(count, 0.25f);
   const auto codec = codec_of(1);
-  Team all = team_of(*codec, {gradients[0], gradients[2]});
+  WorkersByHand all = workers_of(*codec, {gradients[0], gradients[2]});
   static_cast<void>(run(all));
-  Team some = team_of(*codec, gradients);
+  WorkersByHand some = workers_of(*codec, gradients);
   const Legs legs = run(some, {1});
   EXPECT_EQ(legs[1][0].ups[1], Bytes(legs[1][0].ups[1].size())) << "zeros";
   EXPECT_EQ(some[0]->mean, all[0]->mean);
   EXPECT_EQ(some[1]->mean, all[0]->mean);
 
-  Team feeding = team_of(*codec, gradients, {kept, kept, kept});
+  WorkersByHand feeding = workers_of(*codec, gradients, {kept, kept, kept});
   static_cast<void>(run(feeding, {1}));
   EXPECT_EQ(feeding[0]->residual, Floats(count, 0.0f));
   for (std::size_t i = 0; i < count; ++i) {
@@ -178,7 +178,8 @@ TEST(Lhc, InfinityAndNanAreNotHiddenAndNeverEnterAResidual) {
       gradients[1][1] = kNan;
       gradients[0][count - 1] = kInf;
       gradients[1][count - 1] = -kInf;
-      Team team = team_of(*codec, gradients, {Floats(count, 0.5f), Floats(count, 0.5f)});
+      WorkersByHand team =
+          workers_of(*codec, gradients, {Floats(count, 0.5f), Floats(count, 0.5f)});
       static_cast<void>(run(team));
       for (const std::uint32_t i : {0u, 1u, count - 1}) {
         EXPECT_FALSE(std::isfinite(team[0]->mean[i])) << count << " " << i;
@@ -199,7 +200,7 @@ TEST(Lhc, SizesThatAreMultiplesOfNothing) {
   for (const double ratio : {1.0, 2.5, 10.0, 1000.0}) {
     const auto codec = codec_of(ratio);
     for (const std::uint32_t count : {0u, 1u, 7u, 8u, 9u, 1023u, 1024u, 1025u, 5000u}) {
-      Team team = team_of(*codec, {sparse(4, count, 2), sparse(5, count, 2)});
+      WorkersByHand team = workers_of(*codec, {sparse(4, count, 2), sparse(5, count, 2)});
       std::fill(team[0]->mean.begin(), team[0]->mean.end(), kNan);
       EXPECT_EQ(run(team).size(), 2u);
       for (std::size_t i = 0; i < count; ++i) {
@@ -214,7 +215,7 @@ TEST(Lhc, SizesThatAreMultiplesOfNothing) {
 
 TEST(Lhc, AllZerosStayZeros) {
   const auto codec = codec_of(10);
-  Team team = team_of(*codec, {Floats(5000, -0.0f), Floats(5000, 0.0f)});
+  WorkersByHand team = workers_of(*codec, {Floats(5000, -0.0f), Floats(5000, 0.0f)});
   static_cast<void>(run(team));
   for (const float value : team[0]->mean) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(value), 0u);
@@ -227,36 +228,31 @@ TEST(Lhc, MalformedAnswersWriteNothing) {
   Floats gradient(3000, 0.0f);
   gradient[17] = 3;
   const std::vector<Part> parts{{0, 3000, both.view()}};
-  const auto expect_malformed = [&](Worker& worker, const Bytes& down) {
-    const Result<Leg> leg = worker.answer(down, parts);
-    ASSERT_FALSE(leg.has_value());
-    EXPECT_EQ(leg.error().code, Code::malformed);
-    EXPECT_EQ(worker.mean, Floats(3000, -77.0f));
-    EXPECT_EQ(worker.residual, Floats(3000, 0.5f));
+  const auto expect_malformed = [&](WorkerByHand& worker, const Bytes& down) {
+    support::expect_malformed(worker.answer(down, parts));
+    worker.expect_untouched();
   };
   const Floats kept(3000, 0.5f);
   for (const std::size_t size : {0u, 374u, 376u}) {
-    Worker worker(*codec, 0, 2, gradient, kept);
+    WorkerByHand worker(*codec, 0, 2, gradient, kept);
     static_cast<void>(worker.ask());
     expect_malformed(worker, Bytes(size, std::byte{0xff}));
   }
   Bytes index(375, std::byte{0xff});
   index[2] = std::byte{0xfd};
-  Worker lacking(*codec, 0, 2, gradient, kept);
+  WorkerByHand lacking(*codec, 0, 2, gradient, kept);
   static_cast<void>(lacking.ask());
   expect_malformed(lacking, index);
 
-  Worker worker(*codec, 0, 2, gradient, kept);
+  WorkerByHand worker(*codec, 0, 2, gradient, kept);
   static_cast<void>(worker.ask());
   ASSERT_TRUE(worker.answer(Bytes(375, std::byte{0xff}), parts).has_value());
   const std::vector<Part> rows{{0, 2 * kBlock, both.view()}};
   const std::size_t whole = std::size_t{8} * kBlock;
   for (const std::size_t size : {std::size_t{0}, whole - 4, whole + 4}) {
-    const Result<Leg> leg = worker.answer(Bytes(size), rows);
-    ASSERT_FALSE(leg.has_value());
-    EXPECT_EQ(leg.error().code, Code::malformed);
+    support::expect_malformed(worker.answer(Bytes(size), rows));
   }
-  EXPECT_EQ(worker.mean, Floats(3000, -77.0f));
+  worker.expect_untouched();
   const Result<Leg> last = worker.answer(Bytes(whole), rows);
   ASSERT_TRUE(last.has_value());
   EXPECT_EQ(worker.mean, Floats(3000, 0.0f)) << "any sums are possible";

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/lossless/index_team_test.h"
+#include "codec/lossless/index_members_test.h"
 
 namespace sluice::lossless::test {
 namespace {
@@ -32,22 +32,23 @@ TEST(Index, AnAnswerWithoutMyOwnBitsIsMalformed) {
     if (kind.plan.kind == IndexKind::gather) continue;  // has no bits
     for (std::size_t at = 0; at < 5; ++at) {
       for (std::size_t bit = 0;; ++bit) {
-        Workforce team({kind.tensor, 0, kCount, kind.plan}, marks, WorkerSet::all(2), true);
-        Outcome outcome;
-        for (std::size_t step = 0; step < at && !team.index(0).is_complete(); ++step) {
-          team.ask(outcome);
-          for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(team.take(rank, team.answer()));
+        IndexMembers members({kind.tensor, 0, kCount, kind.plan}, marks, WorkerSet::all(2), true);
+        IndexOutcome outcome;
+        for (std::size_t step = 0; step < at && !members.index(0).is_complete(); ++step) {
+          members.ask(outcome);
+          for (const std::uint32_t rank : {0u, 1u})
+            ASSERT_TRUE(members.take(rank, members.answer()));
         }
-        if (team.index(0).is_complete()) break;
-        team.ask(outcome);
-        if (bit >= team.what().count) break;
-        Bytes answer = team.answer();
+        if (members.index(0).is_complete()) break;
+        members.ask(outcome);
+        if (bit >= members.what().count) break;
+        Bytes answer = members.answer();
         const auto mask = static_cast<std::byte>(1u << (bit % 8));
         if ((answer[bit / 8] & mask) == std::byte{0}) continue;
         answer[bit / 8] ^= mask;
         int refused = 0;
         for (const std::uint32_t rank : {0u, 1u}) {
-          const Status status = team.take(rank, answer);
+          const Status status = members.take(rank, answer);
           if (status) continue;
           EXPECT_EQ(status.error().code, Code::malformed);
           ++refused;
@@ -61,18 +62,18 @@ TEST(Index, AnAnswerWithoutMyOwnBitsIsMalformed) {
 TEST(Index, AListWithoutMyOwnPositionsIsMalformed) {
   constexpr std::uint32_t kCount = 500;
   const std::vector<Marks> marks{only_at(kCount, {3, 77}), only_at(kCount, {77, 400})};
-  Workforce team(flat(kCount, {.kind = IndexKind::gather}), marks, WorkerSet::all(2), true);
-  Outcome outcome;
-  team.ask(outcome);
+  IndexMembers members(flat(kCount, {.kind = IndexKind::gather}), marks, WorkerSet::all(2), true);
+  IndexOutcome outcome;
+  members.ask(outcome);
   // My message, with the other's list in it: both lists are of one size.
-  Bytes answer = team.answer();
+  Bytes answer = members.answer();
   const std::size_t half = answer.size() / 2;
   std::copy_n(answer.begin() + static_cast<std::ptrdiff_t>(half + kMessageHeader),
               half - kMessageHeader, answer.begin() + kMessageHeader);
-  const Status status = team.take(0, answer);
+  const Status status = members.take(0, answer);
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, Code::malformed);
-  EXPECT_TRUE(team.take(1, answer).has_value()) << "its own are in it";
+  EXPECT_TRUE(members.take(1, answer).has_value()) << "its own are in it";
 }
 
 // Any flipped bit of any step: malformed, or an index in range with all of my own.
@@ -81,26 +82,26 @@ TEST(Index, FlippedBitsNeverLoseMyOwnPositions) {
   const std::vector<Marks> marks{scattered(kCount, 0.02, 3), scattered(kCount, 0.02, 4)};
   for (const Kind& kind : kinds(kCount)) {
     for (std::uint32_t i = 0; i < 300; ++i) {
-      Workforce team({kind.tensor, 0, kCount, kind.plan}, marks, WorkerSet::all(2), true);
-      Outcome outcome;
+      IndexMembers members({kind.tensor, 0, kCount, kind.plan}, marks, WorkerSet::all(2), true);
+      IndexOutcome outcome;
       bool alike = true;
       Status status = ok();
-      for (std::uint64_t step = 0; alike && status && !team.index(0).is_complete(); ++step) {
-        team.ask(outcome);
-        Bytes answer = team.answer();
+      for (std::uint64_t step = 0; alike && status && !members.index(0).is_complete(); ++step) {
+        members.ask(outcome);
+        Bytes answer = members.answer();
         if (answer.empty()) break;
         const std::uint64_t bit = mix(i, step) % (8 * answer.size());
         answer[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
-        status = team.take(0, answer);
+        status = members.take(0, answer);
         // The other one follows, so that both ask for the same.
-        alike = team.take(1, answer).has_value();
+        alike = members.take(1, answer).has_value();
       }
       if (!status) {
         EXPECT_EQ(status.error().code, Code::malformed);
         continue;
       }
-      if (!team.index(0).is_complete()) continue;
-      const auto agreed = team.index(0).marks();
+      if (!members.index(0).is_complete()) continue;
+      const auto agreed = members.index(0).marks();
       EXPECT_TRUE(bitmaps::is_subset(marks[0], agreed)) << kind.name << ", " << i;
       EXPECT_EQ(agreed.back() >> (kCount % 64), 0u) << kind.name << ", " << i;
     }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "codec/lossless/index_team_test.h"
+#include "codec/lossless/index_members_test.h"
 #include "codec/lossless/support_sample.h"
 
 namespace sluice::lossless::test {
@@ -18,7 +18,7 @@ constexpr std::uint32_t kCounts[] = {1, 2, 63, 64, 65, 255, 257, 1000, 4099};
 void expect_union(const IndexPlan& plan, std::uint32_t count, std::uint32_t workers,
                   bool lists = false) {
   for (const Support& support : supports_of(count, workers)) {
-    const Outcome outcome = run(flat(count, plan), support.marks, lists);
+    const IndexOutcome outcome = run(flat(count, plan), support.marks, lists);
     EXPECT_EQ(outcome.marks, union_of(support.marks, WorkerSet::all(workers).view()))
         << support.name << ", " << count << " coordinates, " << workers << " workers";
   }
@@ -30,8 +30,8 @@ TEST(Index, ABitmapIsTheUnionInOneStep) {
       expect_union({.kind = IndexKind::bitmap}, count, workers);
     }
   }
-  const Outcome outcome = run(flat(1000, {}), supports_of(1000, 3)[7].marks);
-  EXPECT_EQ(outcome.steps, 1u);
+  const IndexOutcome outcome = run(flat(1000, {}), supports_of(1000, 3)[7].marks);
+  EXPECT_EQ(outcome.legs, 1u);
   EXPECT_EQ(outcome.up_bytes, 125u);
 }
 
@@ -48,17 +48,17 @@ TEST(Index, LevelsAreTheUnionFromEveryGranule) {
 
 // A last granule that reaches beyond the chunk is asked about only inside.
 TEST(Index, LevelsAskForNoCoordinateThatIsNotThere) {
-  const Case what = flat(69, {.kind = IndexKind::tiers, .granule = 64});
+  const IndexCase what = flat(69, {.kind = IndexKind::tiers, .granule = 64});
   const std::vector<Marks> marks{only_at(69, {0, 68}), only_at(69, {68})};
-  Workforce team(what, marks, WorkerSet::all(2), false);
-  Outcome outcome;
+  IndexMembers members(what, marks, WorkerSet::all(2), false);
+  IndexOutcome outcome;
   for (const std::uint32_t asked : {2u, 4u + 1, 4u + 2, 4u + 1}) {
-    ASSERT_FALSE(team.index(0).is_complete());
-    team.ask(outcome);
-    EXPECT_EQ(team.what().count, asked);
-    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(team.take(rank, team.answer()));
+    ASSERT_FALSE(members.index(0).is_complete());
+    members.ask(outcome);
+    EXPECT_EQ(members.what().count, asked);
+    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(members.take(rank, members.answer()));
   }
-  EXPECT_TRUE(team.index(0).is_complete());
+  EXPECT_TRUE(members.index(0).is_complete());
 }
 
 TEST(Index, LevelsThatMayEndInListsAreTheUnion) {
@@ -85,8 +85,8 @@ TEST(Index, AFilterIsASupersetOfTheUnion) {
     for (const Support& support : supports_of(count, 3)) {
       for (const BloomShape shape : {bloom_shape(count, count / 20.0, 32), BloomShape{64, 3},
                                      BloomShape{std::max(64u, count), 1}}) {
-        const Case what = flat(count, {.kind = IndexKind::bloom, .bloom = shape});
-        const Outcome outcome = run(what, support.marks);
+        const IndexCase what = flat(count, {.kind = IndexKind::bloom, .bloom = shape});
+        const IndexOutcome outcome = run(what, support.marks);
         EXPECT_TRUE(
             bitmaps::is_subset(union_of(support.marks, WorkerSet::all(3).view()), outcome.marks))
             << support.name << ", " << count;
@@ -101,7 +101,7 @@ TEST(Index, AFilterIsASupersetOfTheUnion) {
 
 TEST(Index, EverythingNeedsNoStep) {
   for (const std::uint32_t count : kCounts) {
-    Member member({{1, 1, count}, 0, count, 0, 2}, false);
+    IndexMember member({{1, 1, count}, 0, count, 0, 2}, false);
     member.index().begin_with_all();
     EXPECT_TRUE(member.index().is_complete());
     Marks all(bitmaps::words_for(count));
@@ -125,7 +125,7 @@ TEST(Index, RowsAreTheUnionOrAllOfTheRowsThatHaveAny) {
           }
           Marks rows(wanted.size());
           for (std::uint32_t i = 0; i < count; ++i) set_if(rows, i, has_any[(offset + i) / cols]);
-          Case what{tensor, offset, count, {.kind = IndexKind::rows}};
+          IndexCase what{tensor, offset, count, {.kind = IndexKind::rows}};
           EXPECT_EQ(run(what, support.marks).marks, wanted) << support.name << ", rows of " << cols;
           what.plan.whole_rows = true;
           EXPECT_EQ(run(what, support.marks).marks, rows) << support.name << ", rows of " << cols;
@@ -144,8 +144,8 @@ TEST(Index, OnlyCountedWorkersAreInIt) {
   for (const IndexPlan& plan :
        {IndexPlan{.kind = IndexKind::bitmap}, IndexPlan{.kind = IndexKind::tiers, .granule = 64},
         IndexPlan{.kind = IndexKind::gather}}) {
-    Workforce team(flat(1000, plan), marks, from, true);
-    EXPECT_EQ(team.run().marks, union_of(marks, from.view()));
+    IndexMembers members(flat(1000, plan), marks, from, true);
+    EXPECT_EQ(members.run().marks, union_of(marks, from.view()));
   }
 }
 
@@ -156,11 +156,11 @@ TEST(Index, LevelsTakeAsManyBytesAsPredicted) {
   for (const double density : {0.001, 0.01, 0.05, 0.2}) {
     std::vector<Marks> marks;
     for (std::uint64_t w = 0; w < 2; ++w) marks.push_back(scattered(kCount, density / 2, w));
-    Case what = flat(kCount, {.kind = IndexKind::tiers});
+    IndexCase what = flat(kCount, {.kind = IndexKind::tiers});
     const WorkerSet all = WorkerSet::all(2);
     const Outlook outlook = outlook_of(what, marks, all.view());
     what.plan.granule = first_granule(outlook, 0);
-    const Outcome outcome = run(what, marks);
+    const IndexOutcome outcome = run(what, marks);
     const double predicted = tiers_cost(outlook, what.plan.granule, -1, 0);
     EXPECT_NEAR(static_cast<double>(outcome.up_bytes) / predicted, 1, 0.03) << density;
   }
@@ -172,9 +172,9 @@ TEST(Index, LevelsEndInListsWhereThosePay) {
   const std::vector<Marks> marks{only_at(kCount, {5, 70, 40'000}), only_at(kCount, {80, 50'001})};
   const IndexPlan plan{
       .kind = IndexKind::tiers, .granule = 256, .lists_allowed = true, .leg_bytes = 128};
-  const Outcome outcome = run(flat(kCount, plan), marks);
+  const IndexOutcome outcome = run(flat(kCount, plan), marks);
   EXPECT_TRUE(outcome.gathered);
-  EXPECT_EQ(outcome.steps, 2u);
+  EXPECT_EQ(outcome.legs, 2u);
   EXPECT_EQ(bitmaps::count(outcome.marks), 5u);
   const std::vector<Marks> dense(8, scattered(kCount, 0.2, 1));
   EXPECT_FALSE(run(flat(kCount, plan), dense).gathered) << "the same keys eight times";
@@ -187,7 +187,7 @@ TEST(Index, TheAnswersOfListsFitTheMemory) {
     for (std::uint32_t count = 1; count <= 130; count += count < 20 ? 1 : 11) {
       for (std::uint32_t each = 1; each <= count; ++each) {
         const Marks own = only_at(count, {count - 1});
-        Member member({{1, 1, count}, 0, count, 0, workers}, true);
+        IndexMember member({{1, 1, count}, 0, count, 0, workers}, true);
         Outlook outlook;
         outlook.count = count;
         member.index().begin({.kind = IndexKind::gather, .each_max = each}, outlook, own);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "codec/lossless/lossless_crew_test.h"
+#include "codec/lossless/lossless_by_hand_test.h"
 
 namespace sluice::lossless {
 namespace {
@@ -18,13 +18,14 @@ Floats spaced(std::size_t keys) {
 }
 
 // Whether the sketch that goes with the index was used; the mean is right in any case.
-bool is_used(Crew& crew, const Gradients& gradients, const std::vector<std::uint32_t>& ranks) {
-  const std::uint64_t before = crew.counted(Count::sketches_again);
-  crew.step(gradients);
-  for (const Floats& mean : crew.means) {
+bool is_used(LosslessByHand& group, const Gradients& gradients,
+             const std::vector<std::uint32_t>& ranks) {
+  const std::uint64_t before = group.counted(Count::sketches_again);
+  group.step(gradients);
+  for (const Floats& mean : group.means) {
     EXPECT_EQ(bits_of(mean), bits_of(paper_mean(gradients, ranks)));
   }
-  return crew.counted(Count::sketches_again) == before;
+  return group.counted(Count::sketches_again) == before;
 }
 
 // A worker says that the format is no good where more than ⌊keys/64⌋ + 1 of its values did not fit.
@@ -36,10 +37,10 @@ TEST(LosslessBorders, MisfitsOfASketch) {
   for (const Row& row : {Row{63, 1}, {64, 2}, {127, 2}, {128, 3}, {320, 6}}) {
     for (std::size_t misfits = row.most - 1; misfits <= row.most + 1; ++misfits) {
       Gradients gradients{spaced(row.keys), spaced(row.keys)};
-      Crew crew("lossless:mode=sketch,index=bitmap", 2, kCount);
-      crew.step(gradients);
+      LosslessByHand group("lossless:mode=sketch,index=bitmap", 2, kCount);
+      group.step(gradients);
       for (std::size_t i = 0; i < misfits; ++i) gradients[1][16 * (1 + 2 * i)] = 0x1p-100f;
-      EXPECT_EQ(is_used(crew, gradients, {0, 1}), misfits <= row.most)
+      EXPECT_EQ(is_used(group, gradients, {0, 1}), misfits <= row.most)
           << misfits << " of " << row.keys;
     }
   }
@@ -50,13 +51,13 @@ TEST(LosslessBorders, KeysOfASketch) {
   for (const std::size_t last : {2u, 7u, 8u, 103u, 200u}) {
     const std::size_t most = last + last / 8 + 16;
     for (std::size_t keys = most - 1; keys <= most + 1; ++keys) {
-      Crew crew("lossless:mode=sketch,index=bitmap", 2, kCount);
-      crew.step({spaced(last), spaced(last / 2)});
+      LosslessByHand group("lossless:mode=sketch,index=bitmap", 2, kCount);
+      group.step({spaced(last), spaced(last / 2)});
       // Some of them are one worker's, some the other's, none has them all.
       Gradients gradients{spaced(keys), spaced(keys)};
       gradients[0][0] = 0.0f;
       gradients[1][16 * (keys - 1)] = 0.0f;
-      EXPECT_EQ(is_used(crew, gradients, {0, 1}), keys <= most) << keys << " after " << last;
+      EXPECT_EQ(is_used(group, gradients, {0, 1}), keys <= most) << keys << " after " << last;
     }
   }
 }
@@ -66,11 +67,11 @@ bool is_dense(std::size_t count, std::size_t keys) {
   Gradients gradients{Floats(count, 0.0f), Floats(count, 0.0f)};
   // Half of them the one's, half the other's.
   for (std::size_t i = 0; i < keys; ++i) gradients[i % 2][i] = 1.5f;
-  Crew crew("lossless", 2, count);
-  crew.step(gradients);
-  EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, {0, 1})));
-  EXPECT_EQ(crew.counted(Count::chunks_dense) + crew.counted(Count::chunks_packed), 1u);
-  return crew.counted(Count::chunks_dense) == 1;
+  LosslessByHand group("lossless", 2, count);
+  group.step(gradients);
+  EXPECT_EQ(bits_of(group.means[0]), bits_of(paper_mean(gradients, {0, 1})));
+  EXPECT_EQ(group.counted(Count::chunks_dense) + group.counted(Count::chunks_packed), 1u);
+  return group.counted(Count::chunks_dense) == 1;
 }
 
 // A chunk is dense where T > 31/32·N, unless samples say otherwise.
@@ -90,10 +91,10 @@ TEST(LosslessBorders, EmptySamplesOfADenseChunk) {
     for (Floats& gradient : gradients) {
       std::fill_n(gradient.begin() + 300, empty * kCount / 64, 0.0f);
     }
-    Crew crew("lossless", 2, kCount);
-    crew.step(gradients);
-    EXPECT_EQ(crew.counted(Count::chunks_dense), empty < 14 ? 1u : 0u) << empty;
-    EXPECT_EQ(crew.means[1], gradients[0]);
+    LosslessByHand group("lossless", 2, kCount);
+    group.step(gradients);
+    EXPECT_EQ(group.counted(Count::chunks_dense), empty < 14 ? 1u : 0u) << empty;
+    EXPECT_EQ(group.means[1], gradients[0]);
   }
 }
 

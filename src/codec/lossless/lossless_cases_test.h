@@ -95,13 +95,13 @@ inline bool is_pointless_or_long(std::size_t a, std::size_t x, std::size_t b, st
   return (a == densities && kDensities[x] == 1) || (a == workers && kWorkers[x] == 64);
 }
 
-struct Case {
+struct LosslessCase {
   std::string_view spec;
   SparseCase data;
   std::uint32_t chunk_count = 0;
 };
 
-inline Case case_of(const support::Row& row) {
+inline LosslessCase case_of(const support::Row& row) {
   const auto& shape = kShapes[row[shapes]];
   return {kSpecs[row[specs]],
           {.tensor = {9, shape[0], shape[1]},
@@ -115,7 +115,7 @@ inline Case case_of(const support::Row& row) {
 
 // Empty, or what is wrong. Two steps of the same gradients, in the second of which the codec knows
 // what to expect; one where that takes long and makes no difference.
-inline std::string accept(const Case& what) {
+inline std::string accept(const LosslessCase& what) {
   const Gradients gradients = support::sparse_gradients(what.data);
   const Judge judge = is_float(what.spec)
                           ? Judge::of_float_sums(gradients, what.data.tensor, what.chunk_count)

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/bytes.h"
-#include "codec/lossless/lossless_crew_test.h"
+#include "codec/lossless/lossless_by_hand_test.h"
 #include "kernels/lanes/lanes.h"
 #include "round/lists.h"
 
@@ -64,45 +64,45 @@ class Attack {
  public:
   explicit Attack(const Kind& kind)
       : kind_(kind),
-        crew_(kind.spec, kN, kTensor, true),
+        group_(kind.spec, kN, kTensor, true),
         gradients_(gradients_of(kind.has_exceptions, kind.every)) {
-    if (kind.is_second) crew_.step(gradients_);
-    crew_.residuals.assign(kN, Floats(kCount, 0.0f));
-    crew_.residuals[0][1] = 0.5f;
+    if (kind.is_second) group_.step(gradients_);
+    group_.residuals.assign(kN, Floats(kCount, 0.0f));
+    group_.residuals[0][1] = 0.5f;
   }
 
   // The rounds of an honest exchange.
   Legs legs() {
-    Crew other(kind_.spec, kN, kTensor, true);
+    LosslessByHand other(kind_.spec, kN, kTensor, true);
     if (kind_.is_second) other.step(gradients_);
-    other.residuals = crew_.residuals;
+    other.residuals = group_.residuals;
     return other.step(gradients_);
   }
   // Asked once, nothing may be written yet, whatever it says.
-  Result<Leg> ask(std::size_t stage, const Lie& lie, const Counted& counted = all_but(kN)) {
-    const Result<Leg> said = crew_.attack(gradients_, stage, lie, counted);
-    if (!said || said->kind != Leg::Kind::done) crew_.expect_untouched();
+  Result<Leg> ask(std::size_t stage, const Lie& lie, const WhoCounts& counted = all_but(kN)) {
+    const Result<Leg> said = group_.deceive(gradients_, counted, {stage}, lie);
+    if (!said || said->kind != Leg::Kind::done) group_.worker(0).expect_untouched();
     if (said) return said;
     EXPECT_EQ(said.error().code, Code::malformed) << kind_.name << ": " << said.error().what;
     return said;
   }
   void expect_malformed(std::size_t stage, std::string_view why, const Lie& lie,
-                        const Counted& counted = all_but(kN)) {
+                        const WhoCounts& counted = all_but(kN)) {
     EXPECT_FALSE(ask(stage, lie, counted).has_value())
         << kind_.name << ", step " << stage << ": " << why;
   }
   void expect_accepted(std::size_t stage, std::string_view why, const Lie& lie,
-                       const Counted& counted = all_but(kN)) {
+                       const WhoCounts& counted = all_but(kN)) {
     const Result<Leg> said = ask(stage, lie, counted);
     EXPECT_TRUE(said.has_value()) << kind_.name << ", step " << stage << ": " << why << ": "
                                   << said.error().what;
   }
   [[nodiscard]] const Gradients& gradients() const { return gradients_; }
-  [[nodiscard]] const Floats& mean() const { return crew_.mean_after_attack(); }
+  [[nodiscard]] const Floats& mean() const { return group_.worker(0).mean; }
 
  private:
   Kind kind_;
-  Crew crew_;
+  LosslessByHand group_;
   Gradients gradients_;
 };
 
@@ -336,7 +336,7 @@ TEST(LosslessHostile, RangesBelowMineOrBeyondFloatsAreMalformed) {
 
 TEST(LosslessHostile, ARangeMayLieBelowThatOfAWorkerThatIsNotCounted) {
   Attack attack(kind_of("bitmap"));
-  const Counted others = all_but(kN, {0});
+  const WhoCounts others = all_but(kN, {0});
   attack.expect_accepted(
       1, "less",
       [](auto& a) {

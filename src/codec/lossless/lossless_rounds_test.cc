@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "codec/lossless/lossless_crew_test.h"
+#include "codec/lossless/lossless_by_hand_test.h"
 #include "kernels/lanes/lanes.h"
 
 namespace sluice::lossless {
@@ -27,23 +27,9 @@ Gradients scattered(std::uint32_t n, std::size_t count, std::uint64_t every,
   return gradients;
 }
 
-std::uint32_t union_size(const Gradients& gradients) {
-  std::uint32_t keys = 0;
-  for (std::size_t i = 0; i < gradients[0].size(); ++i) {
-    bool has = false;
-    for (const Floats& gradient : gradients) has = has || gradient[i] != 0;
-    keys += has ? 1 : 0;
-  }
-  return keys;
-}
-
 std::uint32_t count_of(const Floats& gradient) {
   return static_cast<std::uint32_t>(gradient.size()) -
          static_cast<std::uint32_t>(std::count(gradient.begin(), gradient.end(), 0.0f));
-}
-
-bool is(const support::Went& went, Op op, unsigned bits, std::uint32_t count) {
-  return went.what.op == op && went.what.bits == bits && went.what.count == count;
 }
 
 // Size codes: below 16 the size itself, else 8·s + (x >> s) with s = ⌊log2 x⌋ − 3.
@@ -73,29 +59,29 @@ TEST(LosslessRounds, NobodyHasValuesAndTheSampleIsAll) {
                                       "lossless:mode=packed,index=gather"}) {
     for (const std::size_t count : {1u, 63u, 64u, 5000u}) {
       const Gradients gradients(3, Floats(count, 0.0f));
-      Crew crew(spec, 3, count);
-      const Legs legs = crew.step(gradients);
+      LosslessByHand group(spec, 3, count);
+      const Legs legs = group.step(gradients);
       ASSERT_EQ(legs.size(), 1u) << spec;
       expect_sample(legs[0], gradients);
-      EXPECT_EQ(bits_of(crew.means[2]), std::vector<std::uint32_t>(count, 0u));
-      EXPECT_EQ(crew.counted(Count::chunks_empty), 1u);
+      EXPECT_EQ(bits_of(group.means[2]), std::vector<std::uint32_t>(count, 0u));
+      EXPECT_EQ(group.counted(Count::chunks_empty), 1u);
     }
   }
 }
 
 TEST(LosslessRounds, ValuesInEveryStretchAreInTheSamples) {
-  Crew crew("lossless:mode=packed", 2, 6400);
+  LosslessByHand group("lossless:mode=packed", 2, 6400);
   Gradients gradients(2, Floats(6400, 0.0f));
   std::fill(gradients[1].begin() + 100, gradients[1].begin() + 300, 1.0f);  // stretches 1 and 2
-  const Legs legs = crew.step(gradients);
+  const Legs legs = group.step(gradients);
   EXPECT_EQ(load_le<std::uint64_t>(legs[0][0].down), 0b110u);
 }
 
 TEST(LosslessRounds, PackedExactSumsTakeThreeStepsBehindABitmap) {
   const Gradients gradients = scattered(3, 5000, 50);
   const std::uint32_t keys = union_size(gradients);
-  Crew crew("lossless:mode=packed,index=bitmap", 3, 5000);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,index=bitmap", 3, 5000);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   expect_sample(legs[0], gradients);
   ASSERT_EQ(legs[1].size(), 2u);
@@ -109,19 +95,19 @@ TEST(LosslessRounds, PackedExactSumsTakeThreeStepsBehindABitmap) {
   ASSERT_EQ(legs[2].size(), 2u);
   EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, 16, keys));
   EXPECT_TRUE(is(legs[2][1], Op::max, 32, 1));
-  EXPECT_EQ(crew.counted(Count::union_keys), keys);
-  EXPECT_EQ(crew.counted(Count::chunks_packed), 1u);
-  EXPECT_EQ(crew.counted(Count::header_bytes), 14 + legs[1][1].ups[0].size());
-  EXPECT_EQ(crew.counted(Count::index_bytes), 625u);
-  EXPECT_EQ(crew.counted(Count::value_bytes), 2 * keys + 4);
+  EXPECT_EQ(group.counted(Count::union_keys), keys);
+  EXPECT_EQ(group.counted(Count::chunks_packed), 1u);
+  EXPECT_EQ(group.counted(Count::header_bytes), 14 + legs[1][1].ups[0].size());
+  EXPECT_EQ(group.counted(Count::index_bytes), 625u);
+  EXPECT_EQ(group.counted(Count::value_bytes), 2 * keys + 4);
 }
 
 // Values at the agreed coordinates, in order, as multiples of 2^low.
 TEST(LosslessRounds, IntegersCountTheLowestBitOfTheirBlock) {
-  Crew crew("lossless:mode=packed,index=bitmap", 2, 3000);
+  LosslessByHand group("lossless:mode=packed,index=bitmap", 2, 3000);
   const Gradients gradients{sparse(3000, {{10, 1.0f}, {20, -2.5f}, {2999, 0x1p20f}}),
                             sparse(3000, {{20, 0.75f}, {1500, 0x1p-10f}})};
-  const Legs legs = crew.step(gradients);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   ASSERT_EQ(legs[1][1].what.count, 2u) << "64 keys are expected in one block";
   // Worker 0: below 2^21 and multiples of 1/2; worker 1: below 1 and multiples of 2^-10.
@@ -157,13 +143,13 @@ TEST(LosslessRounds, WidthsAreTheLeastThatHoldTheSums) {
     Gradients gradients(c.workers, Floats(1000, 0.0f));
     gradients[0][3] = std::ldexp(1.0f, c.top - 1);
     gradients[0][500] = -std::ldexp(1.0f, c.low);
-    Crew crew("lossless:mode=packed,index=bitmap", c.workers, 1000);
-    const Legs legs = crew.step(gradients);
+    LosslessByHand group("lossless:mode=packed,index=bitmap", c.workers, 1000);
+    const Legs legs = group.step(gradients);
     ASSERT_EQ(legs.size(), 3u);
     ASSERT_EQ(legs[2].size(), 2u);
     EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, c.bits, 2)) << c.workers << " " << c.top;
     EXPECT_EQ(std::bit_cast<std::int8_t>(legs[2][0].ups[0].back()), -1) << "−1 is all ones";
-    EXPECT_EQ(crew.counted(Count::exceptions), 0u);
+    EXPECT_EQ(group.counted(Count::exceptions), 0u);
   }
 }
 
@@ -176,8 +162,8 @@ TEST(LosslessRounds, EachWidthInUseHasARound) {
     if (i / 1024 == 1) gradients[1][i] = 300.0f;
     if (i / 1024 == 2) gradients[0][i] = 0x1p-30f + 1.0f * float(i % 16 == 0);
   }
-  Crew crew("lossless:mode=packed,index=bitmap", 2, kCount);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,index=bitmap", 2, kCount);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   EXPECT_EQ(legs[1][1].what.count, 8u);
   ASSERT_EQ(legs[2].size(), 4u);
@@ -185,13 +171,13 @@ TEST(LosslessRounds, EachWidthInUseHasARound) {
   EXPECT_TRUE(is(legs[2][1], Op::wrap_sum, 16, 128));
   EXPECT_TRUE(is(legs[2][2], Op::wrap_sum, 40, 128) || is(legs[2][2], Op::wrap_sum, 32, 128));
   EXPECT_TRUE(is(legs[2][3], Op::max, 32, 1));
-  EXPECT_EQ(bits_of(crew.means[1]), bits_of(paper_mean(gradients, {0, 1})));
+  EXPECT_EQ(bits_of(group.means[1]), bits_of(paper_mean(gradients, {0, 1})));
 }
 
 TEST(LosslessRounds, FloatSumsAreOneRoundOfTheUnion) {
   const Gradients gradients = scattered(3, 5000, 50);
-  Crew crew("lossless:mode=packed,sum=float,index=bitmap", 3, 5000);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,sum=float,index=bitmap", 3, 5000);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   expect_sample(legs[0], gradients);
   ASSERT_EQ(legs[1].size(), 1u);
@@ -202,7 +188,7 @@ TEST(LosslessRounds, FloatSumsAreOneRoundOfTheUnion) {
 
 TEST(LosslessRounds, DenseLeavesTheIndexOut) {
   const Gradients gradients = scattered(3, 5000, 50);
-  Crew exact("lossless:mode=dense", 3, 5000);
+  LosslessByHand exact("lossless:mode=dense", 3, 5000);
   const Legs legs = exact.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   ASSERT_EQ(legs[1].size(), 1u);
@@ -213,7 +199,7 @@ TEST(LosslessRounds, DenseLeavesTheIndexOut) {
   EXPECT_EQ(exact.counted(Count::chunks_dense), 1u);
   EXPECT_EQ(exact.counted(Count::index_bytes), 0u);
 
-  Crew floats("lossless:mode=dense,sum=float", 3, 5000);
+  LosslessByHand floats("lossless:mode=dense,sum=float", 3, 5000);
   const Legs two = floats.step(gradients);
   ASSERT_EQ(two.size(), 2u);
   EXPECT_TRUE(is(two[1][0], Op::f32_sum, 32, 5000));
@@ -221,10 +207,10 @@ TEST(LosslessRounds, DenseLeavesTheIndexOut) {
 
 TEST(LosslessRounds, FullChunksAreDenseByThemselves) {
   for (const std::uint32_t n : {1u, 3u}) {
-    Crew exact("lossless", n, 5000);
+    LosslessByHand exact("lossless", n, 5000);
     EXPECT_EQ(exact.step(Gradients(n, Floats(5000, 1.0f))).size(), 3u);
     EXPECT_EQ(exact.counted(Count::chunks_dense), 1u);
-    Crew floats("lossless:sum=float", n, 5000);
+    LosslessByHand floats("lossless:sum=float", n, 5000);
     EXPECT_EQ(floats.step(Gradients(n, Floats(5000, 1.0f))).size(), 2u);
     EXPECT_EQ(floats.counted(Count::chunks_dense), 1u);
   }
@@ -235,8 +221,8 @@ TEST(LosslessRounds, FullChunksAreDenseByThemselves) {
 TEST(LosslessRounds, LevelsAskForTheChildrenOfWhatIsMarked) {
   for (const std::size_t count : {20'000u, 20'001u, 65'536u}) {
     const Gradients gradients = scattered(2, count, 200);
-    Crew crew("lossless:mode=packed,sum=float,index=levels,step_bytes=0", 2, count);
-    const Legs legs = crew.step(gradients);
+    LosslessByHand group("lossless:mode=packed,sum=float,index=levels,step_bytes=0", 2, count);
+    const Legs legs = group.step(gradients);
     ASSERT_GE(legs.size(), 4u);
     ASSERT_LE(legs.size(), 9u);
     std::size_t bits = 0;
@@ -258,7 +244,7 @@ TEST(LosslessRounds, RowsAreABitEachAndThenOneForEachOfTheirCoordinates) {
   for (const std::size_t row : {3u, 50u, 99u}) {
     std::fill_n(gradients[row % 2].begin() + static_cast<std::ptrdiff_t>(50 * row), 50, 2.0f);
   }
-  Crew whole("lossless:mode=packed,sum=float,index=rows", 2, tensor);
+  LosslessByHand whole("lossless:mode=packed,sum=float,index=rows", 2, tensor);
   Legs legs = whole.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   EXPECT_TRUE(is(legs[1][0], Op::max, 1, 100));
@@ -266,7 +252,7 @@ TEST(LosslessRounds, RowsAreABitEachAndThenOneForEachOfTheirCoordinates) {
   EXPECT_EQ(std::to_integer<std::uint32_t>(legs[0][1].ups[1][1]), 2u) << "rows with values";
 
   for (std::size_t i = 0; i < 5000; i += 2) gradients[0][i] = gradients[1][i] = 0;
-  Crew half("lossless:mode=packed,sum=float,index=rows", 2, tensor);
+  LosslessByHand half("lossless:mode=packed,sum=float,index=rows", 2, tensor);
   legs = half.step(gradients);
   ASSERT_EQ(legs.size(), 4u);
   EXPECT_TRUE(is(legs[1][0], Op::max, 1, 100));
@@ -283,24 +269,24 @@ TEST(LosslessRounds, RowsOfWhichMostAreNotFullDoNotTravelWhole) {
   for (std::size_t row = 32; row < 512; ++row) gradients[row / 32][8 * row + row % 8] = 1.0f;
   for (const std::string_view spec :
        {"lossless:sum=float", "lossless:mode=packed,sum=float,index=rows"}) {
-    Crew crew(spec, 16, tensor);
-    const Legs legs = crew.step(gradients);
+    LosslessByHand group(spec, 16, tensor);
+    const Legs legs = group.step(gradients);
     EXPECT_TRUE(is(legs.back()[0], Op::f32_sum, 32, 32 * 8 + 480)) << spec;
   }
 }
 
 TEST(LosslessRounds, ABloomFilterIsOneStepAndLetsFewerThanATenthMoreThrough) {
   const Gradients gradients = scattered(2, 40'000, 200);
-  Crew crew("lossless:mode=packed,sum=float,index=bloom", 2, 40'000);
+  LosslessByHand group("lossless:mode=packed,sum=float,index=bloom", 2, 40'000);
   for (int step = 0; step < 2; ++step) {
-    const Legs legs = crew.step(gradients);
+    const Legs legs = group.step(gradients);
     ASSERT_EQ(legs.size(), 3u);
     EXPECT_EQ(legs[1][0].what.op, Op::max);
     EXPECT_LT(legs[1][0].what.count, 40'000u / 2);
     const std::uint32_t keys = union_size(gradients);
     EXPECT_GE(legs[2][0].what.count, keys);
     EXPECT_LT(legs[2][0].what.count, keys + keys / 5);
-    EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, {0, 1})));
+    EXPECT_EQ(bits_of(group.means[0]), bits_of(paper_mean(gradients, {0, 1})));
   }
 }
 
@@ -308,8 +294,8 @@ TEST(LosslessRounds, AGatherIsOneStepOfListsAsLongAsEachOnesKeys) {
   Gradients gradients = scattered(3, 40'000, 400);
   gradients[2] = Floats(40'000, 0.0f);
   gradients[2][39'999] = 1.0f;
-  Crew crew("lossless:mode=packed,sum=float,index=gather", 3, 40'000);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,sum=float,index=gather", 3, 40'000);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 3u);
   EXPECT_EQ(legs[1][0].what.op, Op::gather);
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -329,8 +315,8 @@ TEST(LosslessRounds, ExceptionsAreCountedByWindowAndGatheredWhereThereAreAny) {
   gradients[1][70] = kInf;  // windows 1 and 78, the latter of 8 coordinates
   gradients[2][71] = -kInf;
   gradients[1][4999] = std::numeric_limits<float>::quiet_NaN();
-  Crew crew("lossless:mode=packed,index=bitmap", 3, 5000);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,index=bitmap", 3, 5000);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 5u);
   EXPECT_EQ(load_le<std::uint32_t>(legs[2].back().down), 2u) << "worker 1 has most";
   ASSERT_EQ(legs[3].size(), 1u);
@@ -343,19 +329,19 @@ TEST(LosslessRounds, ExceptionsAreCountedByWindowAndGatheredWhereThereAreAny) {
   store_le(std::span(entry), 1, kInf);
   EXPECT_EQ(legs[4][0].ups[1], entry) << "place in the window and value";
   EXPECT_TRUE(legs[4][0].ups[0].empty());
-  EXPECT_EQ(crew.counted(Count::exceptions, 0), 0u);
-  EXPECT_EQ(crew.counted(Count::exceptions, 1), 2u);
-  EXPECT_EQ(crew.counted(Count::exceptions, 2), 1u);
-  EXPECT_EQ(crew.counted(Count::exception_bytes, 1), 79u + 10);
-  EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, {0, 1, 2})));
+  EXPECT_EQ(group.counted(Count::exceptions, 0), 0u);
+  EXPECT_EQ(group.counted(Count::exceptions, 1), 2u);
+  EXPECT_EQ(group.counted(Count::exceptions, 2), 1u);
+  EXPECT_EQ(group.counted(Count::exception_bytes, 1), 79u + 10);
+  EXPECT_EQ(bits_of(group.means[0]), bits_of(paper_mean(gradients, {0, 1, 2})));
 }
 
 TEST(LosslessRounds, UpTo32WindowsAreGatheredInAStep) {
   constexpr std::size_t kCount = 70 * std::size_t{64};
   Gradients gradients(2, Floats(kCount, 0.0f));
   for (std::size_t window = 0; window < 70; ++window) gradients[0][64 * window + 5] = kInf;
-  Crew crew("lossless:mode=packed,index=bitmap", 2, kCount);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,index=bitmap", 2, kCount);
+  const Legs legs = group.step(gradients);
   ASSERT_EQ(legs.size(), 7u);
   EXPECT_EQ(legs[4].size(), 32u);
   EXPECT_EQ(legs[5].size(), 32u);
@@ -366,13 +352,13 @@ TEST(LosslessRounds, WhereSixtyFourBitsAreNotEnoughTheLowEndIsAnException) {
   // Below 2^60, two workers: units of 2^(60 + 1 + 1 − 64) = 2^-2.
   const Gradients gradients{sparse(100, {{1, 0x1p59f}, {2, 0.25f}, {3, 0.125f}, {4, 0.375f}}),
                             sparse(100, {{1, 0x1p-100f}, {4, 1.0f}})};
-  Crew crew("lossless:mode=packed,index=bitmap", 2, 100);
-  const Legs legs = crew.step(gradients);
+  LosslessByHand group("lossless:mode=packed,index=bitmap", 2, 100);
+  const Legs legs = group.step(gradients);
   EXPECT_TRUE(is(legs[2][0], Op::wrap_sum, 64, 4));
-  EXPECT_EQ(crew.counted(Count::exceptions, 0), 2u);
-  EXPECT_EQ(crew.counted(Count::exceptions, 1), 1u);
+  EXPECT_EQ(group.counted(Count::exceptions, 0), 2u);
+  EXPECT_EQ(group.counted(Count::exceptions, 1), 1u);
   EXPECT_EQ(load_le<std::int64_t>(legs[2][0].ups[0], 8), 1);
-  EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, {0, 1})));
+  EXPECT_EQ(bits_of(group.means[0]), bits_of(paper_mean(gradients, {0, 1})));
 }
 
 }  // namespace

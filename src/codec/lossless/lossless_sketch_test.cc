@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "codec/lossless/lossless_crew_test.h"
+#include "codec/lossless/lossless_by_hand_test.h"
 
 namespace sluice::lossless {
 namespace {
@@ -39,16 +39,6 @@ Gradients gradients_of(std::uint32_t n, const Shape& shape) {
   return gradients;
 }
 
-std::uint32_t union_size(const Gradients& gradients) {
-  std::uint32_t keys = 0;
-  for (std::size_t i = 0; i < gradients[0].size(); ++i) {
-    bool has = false;
-    for (const Floats& gradient : gradients) has = has || gradient[i] != 0;
-    keys += has ? 1 : 0;
-  }
-  return keys;
-}
-
 std::vector<std::uint32_t> first(std::uint32_t n) {
   std::vector<std::uint32_t> ranks(n);
   for (std::uint32_t rank = 0; rank < n; ++rank) ranks[rank] = rank;
@@ -56,24 +46,20 @@ std::vector<std::uint32_t> first(std::uint32_t n) {
 }
 
 // A step of all workers, which must come out exact.
-Legs step_exactly(Crew& crew, const Gradients& gradients) {
+Legs step_exactly(LosslessByHand& group, const Gradients& gradients) {
   const auto n = static_cast<std::uint32_t>(gradients.size());
-  Legs legs = crew.step(gradients);
-  for (const Floats& mean : crew.means) {
+  Legs legs = group.step(gradients);
+  for (const Floats& mean : group.means) {
     EXPECT_EQ(bits_of(mean), bits_of(paper_mean(gradients, first(n))));
   }
   return legs;
 }
 
-bool is(const support::Went& went, Op op, unsigned bits, std::uint32_t count) {
-  return went.what.op == op && went.what.bits == bits && went.what.count == count;
-}
-
 TEST(LosslessSketch, TheFirstTakesTwoStepsAndTheNextOne) {
   const Gradients gradients = gradients_of(3, {});
   const std::uint32_t keys = union_size(gradients);
-  Crew crew("lossless:mode=sketch,index=bitmap", 3, kCount);
-  Legs legs = step_exactly(crew, gradients);
+  LosslessByHand group("lossless:mode=sketch,index=bitmap", 3, kCount);
+  Legs legs = step_exactly(group, gradients);
   ASSERT_EQ(legs.size(), 2u);
   ASSERT_EQ(legs[0].size(), 2u);
   EXPECT_TRUE(is(legs[0][0], Op::max, 1, kCount));
@@ -86,7 +72,7 @@ TEST(LosslessSketch, TheFirstTakesTwoStepsAndTheNextOne) {
   EXPECT_LE(legs[1][0].what.count, 1.6 * keys);
   EXPECT_TRUE(is(legs[1][1], Op::max, 32, 1));
 
-  legs = step_exactly(crew, gradients);
+  legs = step_exactly(group, gradients);
   ASSERT_EQ(legs.size(), 1u);
   ASSERT_EQ(legs[0].size(), 4u);
   EXPECT_TRUE(is(legs[0][0], Op::max, 1, kCount));
@@ -95,9 +81,9 @@ TEST(LosslessSketch, TheFirstTakesTwoStepsAndTheNextOne) {
   EXPECT_EQ(legs[0][2].what.bits, 16) << "with 1 bit more at the top and 2 at the bottom";
   EXPECT_EQ(legs[0][3].what.op, Op::max);
   EXPECT_EQ(legs[0][3].what.bits, 32);
-  EXPECT_EQ(crew.counted(Count::chunks_sketch), 2u);
-  EXPECT_EQ(crew.counted(Count::sketches_again), 0u);
-  EXPECT_EQ(crew.counted(Count::union_keys), 2 * keys);
+  EXPECT_EQ(group.counted(Count::chunks_sketch), 2u);
+  EXPECT_EQ(group.counted(Count::sketches_again), 0u);
+  EXPECT_EQ(group.counted(Count::union_keys), 2 * keys);
 }
 
 // What changes from one step to the next, and whether the one-step form holds.
@@ -109,15 +95,15 @@ struct Change {
 };
 
 void expect_fits(const std::string& spec, const Change& change) {
-  Crew crew(spec, 3, kCount);
-  step_exactly(crew, gradients_of(3, change.first));
-  EXPECT_EQ(step_exactly(crew, gradients_of(3, change.first)).size(), 1u);
-  const Legs legs = step_exactly(crew, gradients_of(3, change.next));
+  LosslessByHand group(spec, 3, kCount);
+  step_exactly(group, gradients_of(3, change.first));
+  EXPECT_EQ(step_exactly(group, gradients_of(3, change.first)).size(), 1u);
+  const Legs legs = step_exactly(group, gradients_of(3, change.next));
   EXPECT_EQ(legs.size() == 1, change.fits) << spec << ", " << change.what;
-  EXPECT_EQ(crew.counted(Count::sketches_again), change.fits ? 0u : 1u)
+  EXPECT_EQ(group.counted(Count::sketches_again), change.fits ? 0u : 1u)
       << spec << ", " << change.what;
-  step_exactly(crew, gradients_of(3, change.next));
-  EXPECT_EQ(crew.counted(Count::chunks_sketch), 4u);
+  step_exactly(group, gradients_of(3, change.next));
+  EXPECT_EQ(group.counted(Count::chunks_sketch), 4u);
 }
 
 TEST(LosslessSketch, OneStepWhileRangeAndSizeFitElseOnceMore) {
@@ -150,62 +136,62 @@ TEST(LosslessSketch, OneStepWhateverThePattern) {
     Gradients run(2, Floats(kCount, 0.0f));
     std::fill_n(run[0].begin() + 1000, length, 1.5f);
     std::fill_n(run[1].begin() + 1010, length, -2.5f);
-    Crew crew("lossless:mode=sketch", 2, kCount);
-    step_exactly(crew, run);
+    LosslessByHand group("lossless:mode=sketch", 2, kCount);
+    step_exactly(group, run);
     for (int step = 0; step < 3; ++step) {
-      const std::uint64_t stuck = crew.counted(Count::stuck_keys);
-      const std::size_t legs = step_exactly(crew, run).size();
-      EXPECT_EQ(legs, crew.counted(Count::stuck_keys) > stuck ? 2u : 1u) << length;
+      const std::uint64_t stuck = group.counted(Count::stuck_keys);
+      const std::size_t legs = step_exactly(group, run).size();
+      EXPECT_EQ(legs, group.counted(Count::stuck_keys) > stuck ? 2u : 1u) << length;
     }
-    EXPECT_EQ(crew.counted(Count::sketches_again), 0u) << length;
+    EXPECT_EQ(group.counted(Count::sketches_again), 0u) << length;
   }
 }
 
 TEST(LosslessSketch, AfterASecondTryTheNextStepIsOneAgain) {
-  Crew crew("lossless:mode=sketch", 2, kCount);
-  step_exactly(crew, gradients_of(2, {}));
-  EXPECT_GT(step_exactly(crew, gradients_of(2, {.top = 30, .low = 10})).size(), 1u);
-  EXPECT_EQ(step_exactly(crew, gradients_of(2, {.top = 30, .low = 10})).size(), 1u);
-  EXPECT_EQ(crew.counted(Count::sketches_again), 1u);
+  LosslessByHand group("lossless:mode=sketch", 2, kCount);
+  step_exactly(group, gradients_of(2, {}));
+  EXPECT_GT(step_exactly(group, gradients_of(2, {.top = 30, .low = 10})).size(), 1u);
+  EXPECT_EQ(step_exactly(group, gradients_of(2, {.top = 30, .low = 10})).size(), 1u);
+  EXPECT_EQ(group.counted(Count::sketches_again), 1u);
 }
 
 TEST(LosslessSketch, ValuesComeAndGo) {
   for (const std::string_view index : {"bitmap", "bloom"}) {
-    Crew crew("lossless:mode=sketch,index=" + std::string(index), 2, kCount);
+    LosslessByHand group("lossless:mode=sketch,index=" + std::string(index), 2, kCount);
     const Gradients none(2, Floats(kCount, 0.0f));
     const Gradients one{sparse(kCount, {{kCount - 1, 3.0f}}), Floats(kCount, -0.0f)};
     const Gradients full(2, Floats(kCount, -0.5f));
     const Gradients some = gradients_of(2, {});
     for (const Gradients& gradients :
          {none, none, one, one, none, some, none, some, one, some, full, full, one, one}) {
-      step_exactly(crew, gradients);
+      step_exactly(group, gradients);
     }
   }
 }
 
 TEST(LosslessSketch, SumsOfZeroAndWideSumsPeelToo) {
-  Crew crew("lossless:mode=sketch", 2, kCount);
+  LosslessByHand group("lossless:mode=sketch", 2, kCount);
   Gradients gradients = gradients_of(2, {.top = 60, .low = 2});
   for (std::size_t i = 0; i < kCount; i += 2) gradients[1][i] = -gradients[0][i];
-  EXPECT_EQ(step_exactly(crew, gradients)[1][0].what.bits, 64);
-  step_exactly(crew, gradients);
+  EXPECT_EQ(step_exactly(group, gradients)[1][0].what.bits, 64);
+  step_exactly(group, gradients);
 }
 
 TEST(LosslessSketch, ExceptionsJoinTheSumsOfASketch) {
-  Crew crew("lossless:mode=sketch", 3, kCount);
+  LosslessByHand group("lossless:mode=sketch", 3, kCount);
   const Gradients plain = gradients_of(3, {});
   Gradients bad = plain;
   bad[1][40] = kNan;
   bad[2][41] = kInf;
   bad[0][42] = 0x1p-100f;  // does not fit beside the others
   bad[1][42] = 0.5f;
-  step_exactly(crew, plain);
-  step_exactly(crew, bad);
-  EXPECT_GT(crew.counted(Count::exceptions, 1), 0u);
-  step_exactly(crew, bad);
-  step_exactly(crew, plain);
+  step_exactly(group, plain);
+  step_exactly(group, bad);
+  EXPECT_GT(group.counted(Count::exceptions, 1), 0u);
+  step_exactly(group, bad);
+  step_exactly(group, plain);
   // Nothing but what does not fit.
-  Crew alone("lossless:mode=sketch", 2, kCount);
+  LosslessByHand alone("lossless:mode=sketch", 2, kCount);
   for (int step = 0; step < 2; ++step) {
     step_exactly(alone, {sparse(kCount, {{5, kInf}}), sparse(kCount, {{9, kNan}, {5, -kInf}})});
   }
@@ -215,29 +201,29 @@ TEST(LosslessSketch, ExceptionsJoinTheSumsOfASketch) {
 
 TEST(LosslessSketch, StuckKeysTravelOnceMorePacked) {
   const Gradients gradients = gradients_of(3, {});
-  Crew crew("lossless:mode=sketch,room=0.6", 3, kCount);
-  const Legs two = step_exactly(crew, gradients);
+  LosslessByHand group("lossless:mode=sketch,room=0.6", 3, kCount);
+  const Legs two = step_exactly(group, gradients);
   ASSERT_EQ(two.size(), 3u);
   ASSERT_EQ(two[2].size(), 1u);
-  const std::uint64_t stuck = crew.counted(Count::stuck_keys);
+  const std::uint64_t stuck = group.counted(Count::stuck_keys);
   EXPECT_GT(stuck, 0u);
   EXPECT_LE(stuck, union_size(gradients));
   EXPECT_TRUE(is(two[2][0], Op::wrap_sum, two[1][0].what.bits, static_cast<std::uint32_t>(stuck)));
 
-  const Legs one = step_exactly(crew, gradients);
+  const Legs one = step_exactly(group, gradients);
   ASSERT_EQ(one.size(), 2u);
   EXPECT_EQ(one[1].size(), 1u);
-  EXPECT_GT(crew.counted(Count::stuck_keys), stuck);
+  EXPECT_GT(group.counted(Count::stuck_keys), stuck);
   for (std::uint32_t rank = 1; rank < 3; ++rank) {
-    EXPECT_EQ(crew.counted(Count::stuck_keys, rank), crew.counted(Count::stuck_keys));
+    EXPECT_EQ(group.counted(Count::stuck_keys, rank), group.counted(Count::stuck_keys));
   }
 }
 
 TEST(LosslessSketch, RoomMakesBuckets) {
   std::uint32_t before = 0;
   for (const std::string_view room : {"0.5", "1", "2", "4"}) {
-    Crew crew("lossless:mode=sketch,room=" + std::string(room), 2, kCount);
-    const std::uint32_t buckets = step_exactly(crew, gradients_of(2, {}))[1][0].what.count;
+    LosslessByHand group("lossless:mode=sketch,room=" + std::string(room), 2, kCount);
+    const std::uint32_t buckets = step_exactly(group, gradients_of(2, {}))[1][0].what.count;
     EXPECT_GT(buckets, before * 3 / 2);
     before = buckets;
   }
@@ -245,28 +231,22 @@ TEST(LosslessSketch, RoomMakesBuckets) {
 
 TEST(LosslessSketch, EverySizeUpToFullUnitsAndOneMore) {
   for (std::size_t count = 1; count <= 200; ++count) {
-    Crew crew("lossless:mode=sketch", 2, count);
+    LosslessByHand group("lossless:mode=sketch", 2, count);
     const Gradients gradients{Floats(count, 1.0f), Floats(count, 2.0f)};
     for (int step = 0; step < 2; ++step) {
-      crew.step(gradients);
-      ASSERT_EQ(crew.means[0], Floats(count, 1.5f)) << count;
+      group.step(gradients);
+      ASSERT_EQ(group.means[0], Floats(count, 1.5f)) << count;
     }
   }
   // More coordinates than full units have, of which those at the end are not there.
   Gradients gradients(2, Floats(1025, 1.0f));
   gradients[0][1024] = gradients[1][1024] = 0.0f;
-  Crew crew("lossless:mode=sketch", 2, 1025);
-  step_exactly(crew, gradients);
-  step_exactly(crew, gradients);
+  LosslessByHand group("lossless:mode=sketch", 2, 1025);
+  step_exactly(group, gradients);
+  step_exactly(group, gradients);
 }
 
 // ---- Other workers in one round than in another.
-
-WorkerSet all_but_one(std::uint32_t n, std::uint32_t missing) {
-  WorkerSet set = WorkerSet::all(n);
-  set.erase(missing);
-  return set;
-}
 
 TEST(LosslessSketch, TheIndexSaysWhoIsCountedWhateverTheOtherRoundsSay) {
   constexpr std::uint32_t kN = 4;
@@ -274,21 +254,21 @@ TEST(LosslessSketch, TheIndexSaysWhoIsCountedWhateverTheOtherRoundsSay) {
   for (const bool has_last : {false, true}) {
     for (const std::size_t round : {0u, 1u, 2u, 3u}) {
       for (std::uint32_t missing = 0; missing < kN; ++missing) {
-        Crew crew("lossless:mode=sketch", kN, kCount, true);
-        if (has_last) step_exactly(crew, gradients);
-        const Legs legs = crew.step(gradients, [&](std::size_t, std::size_t now, std::uint32_t) {
-          return now == round ? all_but_one(kN, missing) : WorkerSet::all(kN);
+        LosslessByHand group("lossless:mode=sketch", kN, kCount, true);
+        if (has_last) step_exactly(group, gradients);
+        const Legs legs = group.step(gradients, [&](std::size_t, std::size_t now, std::uint32_t) {
+          return now == round ? support::set_without(kN, {missing}) : WorkerSet::all(kN);
         });
         std::vector<std::uint32_t> counted = first(kN);
         if (round == 0) counted.erase(counted.begin() + missing);
         for (std::uint32_t rank = 0; rank < kN; ++rank) {
-          EXPECT_EQ(bits_of(crew.means[rank]), bits_of(paper_mean(gradients, counted)))
+          EXPECT_EQ(bits_of(group.means[rank]), bits_of(paper_mean(gradients, counted)))
               << "round " << round << " without " << missing;
           const bool is_kept = round == 0 && rank == missing;
-          EXPECT_EQ(crew.residuals[rank], is_kept ? gradients[rank] : Floats(kCount, 0.0f));
+          EXPECT_EQ(group.residuals[rank], is_kept ? gradients[rank] : Floats(kCount, 0.0f));
         }
         if (has_last) {
-          EXPECT_EQ(crew.counted(Count::sketches_again), 1u) << round;
+          EXPECT_EQ(group.counted(Count::sketches_again), 1u) << round;
         }
         EXPECT_GT(legs.size(), 1u);
       }
@@ -299,24 +279,24 @@ TEST(LosslessSketch, TheIndexSaysWhoIsCountedWhateverTheOtherRoundsSay) {
 TEST(LosslessSketch, AGrainOfTheSketchWithoutAWorkerIsNotUsed) {
   constexpr std::uint32_t kN = 3;
   const Gradients gradients = gradients_of(kN, {});
-  Crew crew("lossless:mode=sketch", kN, kCount);
-  step_exactly(crew, gradients);
-  crew.step(gradients, [&](std::size_t, std::size_t round, std::uint32_t grain) {
-    return round == 2 && grain == 1 ? all_but_one(kN, 1) : WorkerSet::all(kN);
+  LosslessByHand group("lossless:mode=sketch", kN, kCount);
+  step_exactly(group, gradients);
+  group.step(gradients, [&](std::size_t, std::size_t round, std::uint32_t grain) {
+    return round == 2 && grain == 1 ? support::set_without(kN, {1}) : WorkerSet::all(kN);
   });
-  EXPECT_EQ(bits_of(crew.means[0]), bits_of(paper_mean(gradients, first(kN))));
-  EXPECT_EQ(crew.counted(Count::sketches_again), 1u);
+  EXPECT_EQ(bits_of(group.means[0]), bits_of(paper_mean(gradients, first(kN))));
+  EXPECT_EQ(group.counted(Count::sketches_again), 1u);
 }
 
 TEST(LosslessSketch, AlwaysTheSameAreMissingAndOneStepIsEnough) {
   const Gradients gradients = gradients_of(3, {});
-  Crew crew("lossless:mode=sketch", 3, kCount, true);
-  crew.step(gradients, all_but(3, {1}));
-  EXPECT_EQ(bits_of(crew.means[1]), bits_of(paper_mean(gradients, {0, 2})));
-  crew.residuals[1] = Floats(kCount, 0.0f);
-  EXPECT_EQ(crew.step(gradients, all_but(3, {1})).size(), 1u);
-  EXPECT_EQ(bits_of(crew.means[1]), bits_of(paper_mean(gradients, {0, 2})));
-  EXPECT_EQ(crew.residuals[1], gradients[1]);
+  LosslessByHand group("lossless:mode=sketch", 3, kCount, true);
+  group.step(gradients, all_but(3, {1}));
+  EXPECT_EQ(bits_of(group.means[1]), bits_of(paper_mean(gradients, {0, 2})));
+  group.residuals[1] = Floats(kCount, 0.0f);
+  EXPECT_EQ(group.step(gradients, all_but(3, {1})).size(), 1u);
+  EXPECT_EQ(bits_of(group.means[1]), bits_of(paper_mean(gradients, {0, 2})));
+  EXPECT_EQ(group.residuals[1], gradients[1]);
 }
 
 // ---- The automatic choice.
@@ -324,7 +304,7 @@ TEST(LosslessSketch, AlwaysTheSameAreMissingAndOneStepIsEnough) {
 TEST(LosslessSketch, IsTakenWhereStepsAreDearAndNeverWhereTheyAreFree) {
   Gradients gradients(2, Floats(1000, 0.0f));
   for (std::size_t i = 0; i < 1000; i += 30) gradients[0][i] = gradients[1][i + 1] = 2.0f;
-  Crew dear("lossless:step_bytes=10000", 2, 1000);
+  LosslessByHand dear("lossless:step_bytes=10000", 2, 1000);
   step_exactly(dear, gradients);
   EXPECT_EQ(dear.counted(Count::chunks_sketch), 0u) << "nothing is known yet";
   EXPECT_EQ(step_exactly(dear, gradients).size(), 1u);
@@ -337,7 +317,7 @@ TEST(LosslessSketch, IsTakenWhereStepsAreDearAndNeverWhereTheyAreFree) {
   step_exactly(dear, gradients);
   EXPECT_EQ(dear.counted(Count::sketches_again), 1u);
 
-  Crew free("lossless:step_bytes=0", 2, 1000);
+  LosslessByHand free("lossless:step_bytes=0", 2, 1000);
   for (int step = 0; step < 3; ++step) step_exactly(free, gradients);
   EXPECT_EQ(free.counted(Count::chunks_sketch), 0u);
 }
@@ -345,9 +325,9 @@ TEST(LosslessSketch, IsTakenWhereStepsAreDearAndNeverWhereTheyAreFree) {
 TEST(LosslessSketch, IsNeverTakenForFloatSums) {
   Gradients gradients(2, Floats(1000, 0.0f));
   gradients[0][500] = gradients[1][501] = 2.0f;
-  Crew crew("lossless:sum=float,step_bytes=16777216", 2, 1000);
-  for (int step = 0; step < 3; ++step) step_exactly(crew, gradients);
-  EXPECT_EQ(crew.counted(Count::chunks_sketch), 0u);
+  LosslessByHand group("lossless:sum=float,step_bytes=16777216", 2, 1000);
+  for (int step = 0; step < 3; ++step) step_exactly(group, gradients);
+  EXPECT_EQ(group.counted(Count::chunks_sketch), 0u);
 }
 
 }  // namespace

@@ -37,14 +37,14 @@ TEST_F(LosslessSlow, SixteenMillionCoordinates) {
                                            support::kContents.size(),
                                            kTensors.size()};
   for (const support::Row& row : support::covering_rows(factors, support::forbid_nothing)) {
-    const Case what{kSpecsLarge[row[0]],
-                    {.tensor = kTensors[row[6]],
-                     .workers = kWorkersLarge[row[2]],
-                     .density = kDensitiesLarge[row[1]],
-                     .pattern = static_cast<support::Pattern>(row[4]),
-                     .overlap = static_cast<support::Overlap>(row[3]),
-                     .contents = static_cast<support::Contents>(row[5])},
-                    kChunk};
+    const LosslessCase what{kSpecsLarge[row[0]],
+                            {.tensor = kTensors[row[6]],
+                             .workers = kWorkersLarge[row[2]],
+                             .density = kDensitiesLarge[row[1]],
+                             .pattern = static_cast<support::Pattern>(row[4]),
+                             .overlap = static_cast<support::Overlap>(row[3]),
+                             .contents = static_cast<support::Contents>(row[5])},
+                            kChunk};
     EXPECT_EQ(accept(what), "");
   }
 }
@@ -52,12 +52,12 @@ TEST_F(LosslessSlow, SixteenMillionCoordinates) {
 TEST_F(LosslessSlow, SixtySevenMillionCoordinates) {
   for (const double density : kDensitiesLarge) {
     for (const std::string_view spec : {kSpecsLarge.front(), kSpecsLarge.back()}) {
-      const Case what{spec,
-                      {.tensor = {9, 1u << 16, 1u << 10},
-                       .workers = 2,
-                       .density = density,
-                       .overlap = support::Overlap::independent},
-                      kChunk};
+      const LosslessCase what{spec,
+                              {.tensor = {9, 1u << 16, 1u << 10},
+                               .workers = 2,
+                               .density = density,
+                               .overlap = support::Overlap::independent},
+                              kChunk};
       EXPECT_EQ(accept(what), "");
     }
   }

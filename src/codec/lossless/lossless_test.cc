@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "codec/lossless/lossless_crew_test.h"
+#include "codec/lossless/lossless_by_hand_test.h"
 
 namespace sluice::lossless {
 namespace {
@@ -110,10 +110,10 @@ TEST(Lossless, ExactMeansAreRoundedOnceToNearestTiesToEven) {
       for (std::size_t rank = 0; rank < 4; ++rank)
         gradients[rank][7 + 50 * i] = sums[i].values[rank];
     }
-    Crew crew(spec, 4, 1000);
+    LosslessByHand group(spec, 4, 1000);
     for (int step = 0; step < 2; ++step) {
-      crew.step(gradients);
-      for (const Floats& mean : crew.means) {
+      group.step(gradients);
+      for (const Floats& mean : group.means) {
         for (std::size_t i = 0; i < sums.size(); ++i) {
           EXPECT_EQ(std::bit_cast<std::uint32_t>(mean[7 + 50 * i]), sums[i].mean)
               << spec << ", sum " << i;
@@ -127,10 +127,10 @@ TEST(Lossless, ExactMeansAreRoundedOnceToNearestTiesToEven) {
 TEST(Lossless, FloatSumsKeepTheSignOfZero) {
   for (const std::string_view spec : {"lossless:sum=float", "lossless:mode=dense,sum=float",
                                       "lossless:mode=packed,sum=float,index=levels"}) {
-    Crew crew(spec, 2, 500);
-    crew.step({sparse(500, {{3, -0.0f}, {4, -0.0f}, {5, 1.0f}}),
-               sparse(500, {{3, -0.0f}, {5, 0x1p-24f}})});
-    for (const Floats& mean : crew.means) {
+    LosslessByHand group(spec, 2, 500);
+    group.step({sparse(500, {{3, -0.0f}, {4, -0.0f}, {5, 1.0f}}),
+                sparse(500, {{3, -0.0f}, {5, 0x1p-24f}})});
+    for (const Floats& mean : group.means) {
       EXPECT_EQ(std::bit_cast<std::uint32_t>(mean[3]), 0x80000000u) << spec;
       EXPECT_EQ(std::bit_cast<std::uint32_t>(mean[4]), 0u) << spec;
       EXPECT_EQ(mean[5], 0.5f) << spec << ": one rounding per addition";
@@ -159,10 +159,10 @@ TEST(Lossless, SizesThatAreMultiplesOfNothing) {
       if (count != 0) gradients[0][count - 1] = 1.5f;
       if (count != 0) gradients[2][count / 2] = -3.0f;
       if (count > 5) gradients[1] = Floats(count, 0.75f);
-      Crew crew(spec, 3, count);
+      LosslessByHand group(spec, 3, count);
       for (int step = 0; step < 2; ++step) {
-        crew.step(gradients);
-        for (const Floats& mean : crew.means) {
+        group.step(gradients);
+        for (const Floats& mean : group.means) {
           ASSERT_EQ(bits_of(mean), bits_of(paper_mean(gradients, {0, 1, 2}))) << spec << count;
         }
       }
@@ -175,18 +175,18 @@ TEST(Lossless, SizesThatAreMultiplesOfNothing) {
 TEST(Lossless, TheResidualIsZeroOnceItWasCountedAndStaysWhereItCannotBe) {
   for (const std::string_view spec : kAll) {
     const std::size_t count = 300;
-    Crew crew(spec, 2, count, true);
-    crew.residuals[0] = sparse(count, {{1, 0.5f}, {2, 2.0f}, {3, 4.0f}, {9, -1.0f}});
-    crew.residuals[1] = sparse(count, {{2, 0.25f}});
+    LosslessByHand group(spec, 2, count, true);
+    group.residuals[0] = sparse(count, {{1, 0.5f}, {2, 2.0f}, {3, 4.0f}, {9, -1.0f}});
+    group.residuals[1] = sparse(count, {{2, 0.25f}});
     const Gradients gradients{sparse(count, {{1, 1.0f}, {2, kInf}, {3, kNan}, {9, 1.0f}}),
                               sparse(count, {{1, 1.0f}, {2, 1.0f}})};
-    crew.step(gradients);
-    EXPECT_EQ(crew.residuals[0], sparse(count, {{2, 2.0f}, {3, 4.0f}})) << spec;
-    EXPECT_EQ(crew.residuals[1], Floats(count, 0.0f)) << spec;
-    EXPECT_EQ(crew.means[1][1], 1.25f) << spec;
-    EXPECT_EQ(crew.means[1][2], kInf) << spec;
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(crew.means[1][3]), 0x7fc00000u) << spec;
-    EXPECT_EQ(crew.means[1][9], 0.0f) << spec;
+    group.step(gradients);
+    EXPECT_EQ(group.residuals[0], sparse(count, {{2, 2.0f}, {3, 4.0f}})) << spec;
+    EXPECT_EQ(group.residuals[1], Floats(count, 0.0f)) << spec;
+    EXPECT_EQ(group.means[1][1], 1.25f) << spec;
+    EXPECT_EQ(group.means[1][2], kInf) << spec;
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(group.means[1][3]), 0x7fc00000u) << spec;
+    EXPECT_EQ(group.means[1][9], 0.0f) << spec;
   }
 }
 
@@ -199,12 +199,12 @@ TEST(Lossless, AWorkerThatIsNotCountedSendsZerosAndKeepsEverything) {
   gradients[1][5] = kInf;
   gradients[1][6] = 0x1p-140f;
   for (const std::string_view spec : kAll) {
-    Crew crew(spec, 3, count, true);
-    crew.residuals[1] = Floats(count, 0.25f);
+    LosslessByHand group(spec, 3, count, true);
+    group.residuals[1] = Floats(count, 0.25f);
     Floats kept(count, 1000.25f);
     kept[5] = 0.25f;
     kept[6] = 0.25f;  // 0.25 and what is lost in float32
-    const Legs legs = crew.step(gradients, all_but(3, {1}));
+    const Legs legs = group.step(gradients, all_but(3, {1}));
     for (std::size_t i = 1; i < legs.size(); ++i) {
       for (const support::Went& went : legs[i]) {
         const bool is_gathered = went.what.op == Op::gather;
@@ -213,11 +213,11 @@ TEST(Lossless, AWorkerThatIsNotCountedSendsZerosAndKeepsEverything) {
         }
       }
     }
-    for (const Floats& mean : crew.means) {
+    for (const Floats& mean : group.means) {
       EXPECT_EQ(bits_of(mean), bits_of(paper_mean(gradients, {0, 2}))) << spec;
     }
-    EXPECT_EQ(crew.residuals[1], kept) << spec;
-    EXPECT_EQ(crew.residuals[0], Floats(count, 0.0f)) << spec;
+    EXPECT_EQ(group.residuals[1], kept) << spec;
+    EXPECT_EQ(group.residuals[0], Floats(count, 0.0f)) << spec;
   }
 }
 
@@ -230,8 +230,8 @@ TEST(Lossless, TheMeanMayBeTheGradientsOwnMemory) {
   }
   gradients[1][77] = kNan;
   for (const std::string_view spec : kAll) {
-    Crew apart(spec, 2, count, true);
-    Crew in_place(spec, 2, count, true);
+    LosslessByHand apart(spec, 2, count, true);
+    LosslessByHand in_place(spec, 2, count, true);
     in_place.in_place = true;
     for (int step = 0; step < 2; ++step) {
       apart.step(gradients);

@@ -9,7 +9,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/random.h"
-#include "tests/support/exchange_by_hand.h"
+#include "tests/support/courier.h"
 
 namespace sluice::lossless {
 namespace {
@@ -28,9 +28,9 @@ Floats scattered(std::uint32_t count, double density, std::uint64_t seed) {
 }
 
 // One worker's values and its sample.
-class Member {
+class SampleMember {
  public:
-  Member(const Extent& extent, const Floats& gradient) : sample_(extent, kKey) {
+  SampleMember(const Extent& extent, const Floats& gradient) : sample_(extent, kKey) {
     Arena measuring;
     const Own measured(extent, measuring);
     memory_ = AlignedBuffer(measuring.place_used());
@@ -60,34 +60,28 @@ struct Sampled {
 Sampled sampled(const Tensor& tensor, std::uint64_t offset, const std::vector<Floats>& gradients) {
   const auto n = static_cast<std::uint32_t>(gradients.size());
   const auto count = static_cast<std::uint32_t>(gradients[0].size());
-  const WorkerSet all = WorkerSet::all(n);
-  std::vector<std::unique_ptr<Member>> members;
-  std::vector<std::array<Round, SupportSample::kRounds>> rounds;
+  std::vector<std::unique_ptr<SampleMember>> members;
+  std::vector<std::vector<Round>> rounds;
   for (std::uint32_t rank = 0; rank < n; ++rank) {
     const Extent extent{tensor, offset, count, rank, n};
-    members.push_back(std::make_unique<Member>(extent, gradients[rank]));
-    rounds.push_back(members[rank]->sample().ask(members[rank]->own(), {}));
+    members.push_back(std::make_unique<SampleMember>(extent, gradients[rank]));
+    const auto mine = members[rank]->sample().ask(members[rank]->own(), {});
+    rounds.emplace_back(mine.begin(), mine.end());
   }
   Sampled result;
+  support::Courier courier(n);
+  std::vector<support::Went> log;
+  const auto answers = courier.carry(rounds, log);
   for (std::size_t i = 0; i < SupportSample::kRounds; ++i) {
-    std::vector<Bytes> ups;
-    for (const auto& mine : rounds) {
-      EXPECT_TRUE(mine[i].what == rounds[0][i].what);
-      EXPECT_EQ(grain_of(mine[i].what), mine[i].what.count) << "one set of contributors";
-      ups.emplace_back(mine[i].up.begin(), mine[i].up.end());
-    }
-    result.up_bytes += ups[0].size();
-    result.answers[i] = support::reduce(rounds[0][i].what, ups, all.view());
+    EXPECT_EQ(grain_of(log[i].what), log[i].what.count) << "one set of contributors";
+    result.up_bytes += log[i].ups[0].size();
+    result.answers[i] = log[i].down;
   }
   for (std::uint32_t rank = 0; rank < n; ++rank) {
-    std::array<Part, SupportSample::kRounds> parts;
-    std::array<Answer, SupportSample::kRounds> answers;
     for (std::size_t i = 0; i < SupportSample::kRounds; ++i) {
-      parts[i] = {0, rounds[rank][i].what.count, all.view()};
-      answers[i] = {result.answers[i], {&parts[i], 1}};
-      EXPECT_TRUE(check_answer(rounds[rank][i], answers[i], n).has_value());
+      EXPECT_TRUE(check_answer(rounds[rank][i], answers[rank][i], n).has_value());
     }
-    result.prospects.push_back(members[rank]->sample().take(answers));
+    result.prospects.push_back(members[rank]->sample().take(answers[rank]));
   }
   return result;
 }

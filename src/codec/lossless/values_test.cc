@@ -20,18 +20,19 @@
 namespace sluice::lossless {
 namespace {
 
+using support::bits_of;
 using support::Bytes;
+using support::Floats;
 using support::GuardedMemory;
-using Floats = std::vector<float>;
 using Marks = std::vector<std::uint64_t>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // One worker: what it has, its values and its exceptions, in memory with canaries around it.
-class Member {
+class ValuesMember {
  public:
-  Member(const Extent& extent, Sum sum, const Floats& gradient)
+  ValuesMember(const Extent& extent, Sum sum, const Floats& gradient)
       : host_(used(extent, sum).host_used(), GuardedMemory::Borders::canaries),
         place_(used(extent, sum).place_used(), GuardedMemory::Borders::canaries),
         arena_(host_.bytes(), place_.bytes()),
@@ -64,57 +65,45 @@ class Member {
   Exceptions exceptions_;
 };
 
-// Round i of all workers.
-std::vector<Round> everybodys(const std::vector<std::vector<Round>>& rounds, std::size_t i) {
-  std::vector<Round> one(rounds.size());
-  for (std::size_t rank = 0; rank < one.size(); ++rank) one[rank] = rounds[rank][i];
-  return one;
-}
-
-class Workforce {
+class ValuesMembers {
  public:
-  Workforce(const std::vector<Floats>& gradients, Sum sum, std::uint32_t block)
+  ValuesMembers(const std::vector<Floats>& gradients, Sum sum, std::uint32_t block)
       : all_(WorkerSet::all(static_cast<std::uint32_t>(gradients.size()))),
         count_(static_cast<std::uint32_t>(gradients[0].size())),
-        marks_(bitmaps::words_for(count_)) {
+        marks_(bitmaps::words_for(count_)),
+        courier_(static_cast<std::uint32_t>(gradients.size())) {
     for (std::uint32_t rank = 0; rank < gradients.size(); ++rank) {
       const auto n = static_cast<std::uint32_t>(gradients.size());
-      members_.push_back(std::make_unique<Member>(Extent{{1, 1, count_}, 0, count_, rank, n}, sum,
-                                                  gradients[rank]));
+      members_.push_back(std::make_unique<ValuesMember>(Extent{{1, 1, count_}, 0, count_, rank, n},
+                                                        sum, gradients[rank]));
       members_[rank]->values().cut(block);
       const auto own = members_[rank]->own().marks();
       for (std::size_t i = 0; i < marks_.size(); ++i) marks_[i] |= own[i];
     }
   }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
-  Member& operator[](std::uint32_t rank) { return *members_[rank]; }
+  ValuesMember& operator[](std::uint32_t rank) { return *members_[rank]; }
   Marks& marks() { return marks_; }
 
-  // Combines one round of everybody, answers it and calls take(rank, answer).
+  // Carries one leg of everybody and calls take(rank, answers).
   template <class Take>
-  void exchange(const std::vector<Round>& rounds, Take take) {
-    const Reduction what = rounds[0].what;
-    std::vector<Bytes> ups;
-    for (const Round& round : rounds) {
-      ASSERT_TRUE(round.what == what && check(what, size()).has_value());
-      ups.emplace_back(round.up.begin(), round.up.end());
-      ASSERT_GE(round.down.size(), down_size_max(what, size()));
-    }
-    const support::Went went{what, ups, support::reduce(what, ups, all_.view())};
-    part_ = {0, what.count, all_.view()};
+  void exchange(const std::vector<std::vector<Round>>& rounds, Take take) {
+    std::vector<support::Went> log;
+    const auto answers = courier_.carry(rounds, log);
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      const Answer answer = support::laid_down(went, rounds[rank], part_);
-      ASSERT_TRUE(check_answer(rounds[rank], answer, size()).has_value());
-      take(rank, answer);
+      for (std::size_t i = 0; i < answers[rank].size(); ++i) {
+        ASSERT_TRUE(check_answer(rounds[rank][i], answers[rank][i], size()).has_value());
+      }
+      take(rank, answers[rank]);
     }
   }
   void agree_on_ranges() {
-    std::vector<Round> rounds;
+    std::vector<std::vector<Round>> rounds;
     for (auto& member : members_) {
-      rounds.push_back(member->values().ask_ranges(member->own(), all_.view()));
+      rounds.push_back({member->values().ask_ranges(member->own(), all_.view())});
     }
-    exchange(rounds, [&](std::uint32_t rank, const Answer& answer) {
-      const Status status = members_[rank]->values().take_ranges(answer, true);
+    exchange(rounds, [&](std::uint32_t rank, const std::vector<Answer>& answers) {
+      const Status status = members_[rank]->values().take_ranges(answers[0], true);
       EXPECT_TRUE(status.has_value()) << status.error().what;
     });
   }
@@ -123,23 +112,23 @@ class Workforce {
     std::size_t misfits = 0;
     std::vector<std::vector<Round>> rounds(size(), std::vector<Round>(kWidths));
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      Member& member = *members_[rank];
+      ValuesMember& member = *members_[rank];
       member.values().lay_out(marks_);
       EXPECT_EQ(member.values().keys(), bitmaps::count(marks_));
       misfits += member.values().encode(member.own());
       rounds[rank].resize(member.values().ask(all_.view(), rounds[rank]));
       EXPECT_EQ(rounds[rank].size(), rounds[0].size());
     }
-    for (widths_ = 0; widths_ < rounds[0].size(); ++widths_) {
-      exchange(everybodys(rounds, widths_), [](std::uint32_t, const Answer&) {});
-    }
+    widths_ = rounds[0].size();
+    exchange(rounds, [](std::uint32_t, const std::vector<Answer>&) {});
     return misfits;
   }
-  std::vector<Round> ask_windows() {
-    std::vector<Round> rounds;
+  // By worker, a round.
+  std::vector<std::vector<Round>> ask_windows() {
+    std::vector<std::vector<Round>> rounds;
     for (auto& member : members_) {
       rounds.push_back(
-          member->exceptions().ask_windows(member->own(), member->values(), all_.view()));
+          {member->exceptions().ask_windows(member->own(), member->values(), all_.view())});
     }
     return rounds;
   }
@@ -154,24 +143,15 @@ class Workforce {
     return rounds;
   }
   void sum_exceptions() {
-    exchange(ask_windows(), [&](std::uint32_t rank, const Answer& answer) {
-      EXPECT_TRUE(members_[rank]->exceptions().take_windows(answer, true).has_value());
+    exchange(ask_windows(), [&](std::uint32_t rank, const std::vector<Answer>& answers) {
+      EXPECT_TRUE(members_[rank]->exceptions().take_windows(answers[0], true).has_value());
     });
     for (auto rounds = ask_lists(); !rounds[0].empty(); rounds = ask_lists()) {
-      std::vector<std::vector<Answer>> answers(size());
-      const Part part{0, 0, all_.view()};
-      std::vector<Part> parts(rounds[0].size(), part);
-      for (std::size_t i = 0; i < rounds[0].size(); ++i) {
-        parts[i].count = rounds[0][i].what.count;
-        exchange(everybodys(rounds, i), [&](std::uint32_t rank, const Answer& answer) {
-          answers[rank].push_back({answer.down, {&parts[i], 1}});
-        });
-      }
-      for (std::uint32_t rank = 0; rank < size(); ++rank) {
+      exchange(rounds, [&](std::uint32_t rank, const std::vector<Answer>& answers) {
         const Status status = members_[rank]->exceptions().take_lists(
-            answers[rank], members_[rank]->values(), marks_, size());
+            answers, members_[rank]->values(), marks_, size());
         EXPECT_TRUE(status.has_value()) << status.error().what;
-      }
+      });
     }
   }
   Floats mean(std::uint32_t rank, bool with_exceptions) {
@@ -187,8 +167,8 @@ class Workforce {
   WorkerSet all_;
   std::uint32_t count_;
   Marks marks_;
-  std::vector<std::unique_ptr<Member>> members_;
-  Part part_;
+  std::vector<std::unique_ptr<ValuesMember>> members_;
+  support::Courier courier_;
   std::size_t widths_ = 0;
 };
 
@@ -233,39 +213,31 @@ std::vector<std::uint32_t> exact_means(std::vector<Floats> gradients) {
     for (const Floats& values : gradients) sum.add(values[i]);
     mean[i] = sum.mean(static_cast<std::uint32_t>(gradients.size()));
   }
-  std::vector<std::uint32_t> bits;
-  for (const float value : mean) bits.push_back(std::bit_cast<std::uint32_t>(value));
-  return bits;
+  return bits_of(mean);
 }
 
-std::vector<std::uint32_t> bits_of(const Floats& values) {
-  std::vector<std::uint32_t> bits;
-  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
-  return bits;
-}
-
-struct Outcome {
+struct ValuesOutcome {
   std::size_t misfits = 0;
   std::size_t widths = 0;
 };
 
 // The trip of all values and exceptions; every worker has the oracle's means.
-Outcome expect_exact(const std::vector<Floats>& gradients, std::uint32_t block,
-                     const Marks& more = {}) {
-  Workforce team(gradients, Sum::exact, block);
-  for (std::size_t i = 0; i < more.size(); ++i) team.marks()[i] |= more[i];
-  team.agree_on_ranges();
-  const std::size_t misfits = team.sum_values();
-  if (misfits != 0) team.sum_exceptions();
+ValuesOutcome expect_exact(const std::vector<Floats>& gradients, std::uint32_t block,
+                           const Marks& more = {}) {
+  ValuesMembers members(gradients, Sum::exact, block);
+  for (std::size_t i = 0; i < more.size(); ++i) members.marks()[i] |= more[i];
+  members.agree_on_ranges();
+  const std::size_t misfits = members.sum_values();
+  if (misfits != 0) members.sum_exceptions();
   const auto wanted = exact_means(gradients);
-  for (std::uint32_t rank = 0; rank < team.size(); ++rank) {
-    const auto got = bits_of(team.mean(rank, misfits != 0));
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    const auto got = bits_of(members.mean(rank, misfits != 0));
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       EXPECT_EQ(got[i], wanted[i]) << "coordinate " << i << " of " << wanted.size();
       if (got[i] != wanted[i]) return {};
     }
   }
-  return {misfits, team.widths()};
+  return {misfits, members.widths()};
 }
 
 std::vector<Floats> gradients_of(std::uint32_t workers, std::uint32_t count, double density,
@@ -290,7 +262,8 @@ TEST(Values, AreTheExactMeansAtEveryCountAndBlock) {
 }
 
 TEST(Values, BlocksOfDifferentRangesHaveDifferentWidths) {
-  const Outcome outcome = expect_exact(gradients_of(3, 9 * 1024 + 77, 0.2, of_many_widths), 1024);
+  const ValuesOutcome outcome =
+      expect_exact(gradients_of(3, 9 * 1024 + 77, 0.2, of_many_widths), 1024);
   EXPECT_EQ(outcome.misfits, 0u);
   EXPECT_GE(outcome.widths, 5u);
 }
@@ -305,15 +278,15 @@ TEST(Values, CoordinatesThatNobodyHasAreZero) {
 
 TEST(Values, FloatSumsAreThoseInRankOrder) {
   const auto gradients = gradients_of(5, 2500, 0.3, normal_like);
-  Workforce team(gradients, Sum::floats, 1024);
-  EXPECT_EQ(team.sum_values(), 0u);
+  ValuesMembers members(gradients, Sum::floats, 1024);
+  EXPECT_EQ(members.sum_values(), 0u);
   Floats wanted(2500);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     for (const Floats& values : gradients) wanted[i] += values[i];
     wanted[i] /= 5;
   }
   for (std::uint32_t rank = 0; rank < 5; ++rank) {
-    EXPECT_EQ(bits_of(team.mean(rank, false)), bits_of(wanted));
+    EXPECT_EQ(bits_of(members.mean(rank, false)), bits_of(wanted));
   }
 }
 
@@ -355,15 +328,15 @@ TEST(Exceptions, AsManyAsThereAreCoordinatesTakeSeveralSteps) {
 // ---- Hostile answers.
 
 Status taken_ranges(float own, std::uint32_t top, std::uint32_t low) {
-  Workforce team({Floats(100, own), Floats(100, -3.0f)}, Sum::exact, 1024);
+  ValuesMembers members({Floats(100, own), Floats(100, -3.0f)}, Sum::exact, 1024);
   const WorkerSet all = WorkerSet::all(2);
-  const Round round = team[0].values().ask_ranges(team[0].own(), all.view());
+  const Round round = members[0].values().ask_ranges(members[0].own(), all.view());
   const Part part{0, 2, all.view()};
   Bytes answer(3);
   const std::uint32_t packed = top | low << 9;
   for (std::size_t i = 0; i < 3; ++i) answer[i] = static_cast<std::byte>(packed >> (8 * i) & 0xff);
   EXPECT_EQ(answer.size(), down_size_max(round.what, 2));
-  return team[0].values().take_ranges({answer, {&part, 1}}, true);
+  return members[0].values().take_ranges({answer, {&part, 1}}, true);
 }
 
 TEST(Values, RangesThatNoValuesHaveOrWithoutMineAreMalformed) {
@@ -389,27 +362,27 @@ TEST(Values, RangesThatNoValuesHaveOrWithoutMineAreMalformed) {
 }
 
 // Two workers with one exception each, in windows 0 and 1.
-Workforce exceptional() {
+ValuesMembers exceptional() {
   std::vector<Floats> gradients(2, Floats(100, 2.0f));
   gradients[0][3] = kInf;
   gradients[1][70] = kNan;
   gradients[0][71] = 0.0f;
   gradients[1][71] = 0.0f;
-  Workforce team(gradients, Sum::exact, 1024);
-  team.agree_on_ranges();
-  EXPECT_EQ(team.sum_values(), 2u);
-  return team;
+  ValuesMembers members(gradients, Sum::exact, 1024);
+  members.agree_on_ranges();
+  EXPECT_EQ(members.sum_values(), 2u);
+  return members;
 }
 
 TEST(Exceptions, FewerThanMineOrMoreThanAWindowHasIsMalformed) {
   const WorkerSet all = WorkerSet::all(2);
   const Part part{0, 2, all.view()};
   const auto taken = [&](std::uint8_t first, std::uint8_t second) {
-    Workforce team = exceptional();
-    const auto rounds = team.ask_windows();
-    EXPECT_EQ(rounds[0].what.count, 2u);
+    ValuesMembers members = exceptional();
+    const auto rounds = members.ask_windows();
+    EXPECT_EQ(rounds[0][0].what.count, 2u);
     const Bytes answer{static_cast<std::byte>(first), static_cast<std::byte>(second)};
-    return team[0].exceptions().take_windows({answer, {&part, 1}}, true);
+    return members[0].exceptions().take_windows({answer, {&part, 1}}, true);
   };
   EXPECT_TRUE(taken(1, 1).has_value());
   EXPECT_TRUE(taken(64, 0).has_value());
@@ -420,22 +393,22 @@ TEST(Exceptions, FewerThanMineOrMoreThanAWindowHasIsMalformed) {
 
 // Window 1 of worker 0, of which the other worker's list is made up.
 Status taken_list(const Bytes& list) {
-  Workforce team = exceptional();
+  ValuesMembers members = exceptional();
   const WorkerSet all = WorkerSet::all(2);
-  const auto windows = team.ask_windows();
+  const Round windows = members.ask_windows()[0][0];
   const Bytes counts{std::byte{1}, std::byte{3}};
-  std::ranges::copy(counts, windows[0].down.begin());
+  std::ranges::copy(counts, windows.down.begin());
   const Part part{0, 2, all.view()};
-  EXPECT_TRUE(team[0].exceptions().take_windows({windows[0].down.first(2), {&part, 1}}, true));
-  const auto rounds = team.ask_lists()[0];
+  EXPECT_TRUE(members[0].exceptions().take_windows({windows.down.first(2), {&part, 1}}, true));
+  const auto rounds = members.ask_lists()[0];
   EXPECT_EQ(rounds.size(), 2u);
-  Bytes first =
-      support::reduce(rounds[0].what, {{rounds[0].up.begin(), rounds[0].up.end()}, {}}, all.view());
-  Bytes second = support::reduce(rounds[1].what, {{}, list}, all.view());
+  Bytes first = support::combined(rounds[0].what, {{rounds[0].up.begin(), rounds[0].up.end()}, {}},
+                                  all.view());
+  Bytes second = support::combined(rounds[1].what, {{}, list}, all.view());
   const std::vector<Part> parts{{0, rounds[0].what.count, all.view()},
                                 {0, rounds[1].what.count, all.view()}};
   const std::vector<Answer> answers{{first, {&parts[0], 1}}, {second, {&parts[1], 1}}};
-  return team[0].exceptions().take_lists(answers, team[0].values(), team.marks(), 2);
+  return members[0].exceptions().take_lists(answers, members[0].values(), members.marks(), 2);
 }
 
 Bytes entries(const std::vector<std::uint8_t>& places) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -18,10 +17,9 @@ using support::Bytes;
 using support::Floats;
 using support::Legs;
 using support::run;
-using support::Team;
-using support::team_of;
 using support::Went;
-using support::Worker;
+using support::workers_of;
+using support::WorkersByHand;
 
 using Given = std::vector<std::pair<Option, double>>;
 
@@ -70,10 +68,10 @@ inline double nmse(const std::vector<Floats>& gradients, const Floats& mean) {
 // The error of one exchange with chunk keys that follow the seed.
 inline double error_of(const Codec& codec, const std::vector<Floats>& gradients,
                        std::uint64_t key = 77) {
-  Team team = team_of(codec, gradients);
+  WorkersByHand team = workers_of(codec, gradients);
   for (auto& worker : team) {
     worker->chunk.key = key;
-    worker->restart(codec);
+    worker->restart();
   }
   run(team);
   return nmse(gradients, team[0]->mean);

@@ -3,14 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <string>
 
 #include "base/bytes.h"
 #include "codec/thc/thc_rounds_test.h"
+#include "tests/support/hex.h"
 
 namespace sluice::thc {
 namespace {
+
+using support::expect_malformed;
+using support::hex;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -47,7 +52,7 @@ TEST(ThcOptions, ContradictionsAreRefusedWithWhatIsAccepted) {
 TEST(ThcOptions, EveryWidthWorksWithoutNamingAGrid) {
   for (std::uint32_t bits = 1; bits <= 8; ++bits) {
     const auto codec = codec_of({{kBits, bits}});
-    Team team = team_of(*codec, normal_gradients(2, 100, bits));
+    WorkersByHand team = workers_of(*codec, normal_gradients(2, 100, bits));
     const Legs legs = run(team);
     EXPECT_EQ(legs[1][0].what.bits, bits);
     EXPECT_EQ(value_max(legs[1][0].what), bits == 4 ? 30u : (1u << bits) - 1);
@@ -77,7 +82,7 @@ TEST(ThcOptions, OneBitWithTheDefaultClampIsNoContraction) {
 
 TEST(Thc, TwoStepsOneGrainOfNormsThenOneLanePerCoordinate) {
   const auto codec = codec_of();
-  Team team = team_of(*codec, normal_gradients(3, 5000, 1));
+  WorkersByHand team = workers_of(*codec, normal_gradients(3, 5000, 1));
   const Legs legs = run(team);
   ASSERT_EQ(legs.size(), 2u);
   // 4 blocks of 1024, then 512, 256, 128, 8.
@@ -100,22 +105,13 @@ TEST(Thc, KeysAreNormsAndTheirMaximumIsAgreed) {
   second[7] = 2;
   second[1025] = -8;
   const auto codec = codec_of();
-  Team team = team_of(*codec, {first, second});
+  WorkersByHand team = workers_of(*codec, {first, second});
   const Legs legs = run(team);
   EXPECT_EQ(key_at(legs[0][0].ups[0], 0), std::bit_cast<std::uint32_t>(5.0f));
   EXPECT_EQ(key_at(legs[0][0].ups[0], 1), std::bit_cast<std::uint32_t>(1.0f));
   EXPECT_EQ(key_at(legs[0][0].ups[1], 1), std::bit_cast<std::uint32_t>(8.0f));
   EXPECT_EQ(key_at(legs[0][0].down, 0), std::bit_cast<std::uint32_t>(5.0f));
   EXPECT_EQ(key_at(legs[0][0].down, 1), std::bit_cast<std::uint32_t>(8.0f));
-}
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) / 16];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) % 16];
-  }
-  return text;
 }
 
 // Blocks of 16, 4, 2 and 1; the other program was written from the README.
@@ -128,10 +124,10 @@ TEST(Thc, SmallCaseHasTheBytesThatAnotherProgramComputed) {
     }
   }
   const auto codec = codec_of({{kRotation, 16}});
-  Team team = team_of(*codec, gradients);
+  WorkersByHand team = workers_of(*codec, gradients);
   for (auto& worker : team) {
     worker->chunk.key = 0x0123456789abcdef;
-    worker->restart(*codec);
+    worker->restart();
   }
   const Legs legs = run(team);
   ASSERT_EQ(legs.size(), 2u);
@@ -153,7 +149,7 @@ TEST(Thc, BlocksOfZerosAreLeftOut) {
     gradient[4096] = gradient[4097] = gradient[4098] = gradient[4099] = -0.0f;
   }
   const auto codec = codec_of();
-  Team team = team_of(*codec, gradients, {Floats(4103), Floats(4103)});
+  WorkersByHand team = workers_of(*codec, gradients, {Floats(4103), Floats(4103)});
   const Legs legs = run(team);
   EXPECT_EQ(legs[1][0].what.count, 3072u + 3u);
   for (std::size_t i = 1024; i < 2048; ++i) {
@@ -166,13 +162,14 @@ TEST(Thc, BlocksOfZerosAreLeftOut) {
 
 TEST(Thc, AChunkOfZerosAndAChunkOfNothing) {
   const auto codec = codec_of();
-  Team zeros = team_of(*codec, {Floats(2000), Floats(2000)}, {Floats(2000), Floats(2000)});
+  WorkersByHand zeros =
+      workers_of(*codec, {Floats(2000), Floats(2000)}, {Floats(2000), Floats(2000)});
   const Legs legs = run(zeros);
   EXPECT_EQ(legs[1][0].what.count, 0u);
   EXPECT_EQ(zeros[0]->mean, Floats(2000));
   EXPECT_EQ(zeros[0]->residual, Floats(2000));
 
-  Team nothing = team_of(*codec, {{}, {}});
+  WorkersByHand nothing = workers_of(*codec, {{}, {}});
   EXPECT_EQ(run(nothing).size(), 2u);
 }
 
@@ -191,7 +188,7 @@ TEST(Thc, TailsOfEveryLength) {
     const auto codec = codec_of(given);
     for (const std::size_t count : counts) {
       const auto gradients = normal_gradients(3, count, static_cast<unsigned>(count));
-      Team team = team_of(*codec, gradients);
+      WorkersByHand team = workers_of(*codec, gradients);
       const Legs legs = run(team);
       EXPECT_EQ(legs[1][0].what.count, count);
       EXPECT_LT(nmse(gradients, team[0]->mean), 5e-3) << count;
@@ -206,7 +203,7 @@ TEST(Thc, ChunksDoNotMatter) {
   const auto gradients = normal_gradients(2, count, 3);
   for (const Given& given : {Given{}, Given{{kRotation, 16}, {kRounding, 1}}}) {
     const auto codec = codec_of(given);
-    Team whole = team_of(*codec, gradients);
+    WorkersByHand whole = workers_of(*codec, gradients);
     run(whole);
     Floats pieced;
     for (std::uint32_t first = 0; first < count; first += 2048) {
@@ -215,11 +212,11 @@ TEST(Thc, ChunksDoNotMatter) {
       for (const Floats& gradient : gradients) {
         parts.emplace_back(gradient.begin() + first, gradient.begin() + first + size);
       }
-      Team team = team_of(*codec, parts);
+      WorkersByHand team = workers_of(*codec, parts);
       for (auto& worker : team) {
         worker->chunk.extent.tensor.cols = count;
         worker->chunk.extent.offset = first;
-        worker->restart(*codec);
+        worker->restart();
       }
       run(team);
       pieced.insert(pieced.end(), team[0]->mean.begin(), team[0]->mean.end());
@@ -232,7 +229,7 @@ TEST(Thc, NarrowAnswersGiveTheSameMeanAndRoundedOnesAreNear) {
   const auto gradients = normal_gradients(6, 3000, 4);
   const auto mean_with = [&](const Given& given) {
     const auto codec = codec_of(given);
-    Team team = team_of(*codec, gradients);
+    WorkersByHand team = workers_of(*codec, gradients);
     run(team);
     return team[3]->mean;
   };
@@ -249,12 +246,12 @@ TEST(Thc, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
   for (const Given& given : {Given{}, Given{{kRange, 1}}}) {
     const auto codec = codec_of(given);
     auto gradients = normal_gradients(3, 3000, 5);
-    Team clean = team_of(*codec, gradients);
+    WorkersByHand clean = workers_of(*codec, gradients);
     run(clean);
     gradients[1][40] = kNan;
     gradients[0][41] = kInf;
     gradients[2][2999] = -kInf;
-    Team spoilt = team_of(*codec, gradients);
+    WorkersByHand spoilt = workers_of(*codec, gradients);
     const Legs legs = run(spoilt);
     ASSERT_EQ(legs[1].size(), 2u);
     EXPECT_EQ(legs[1][1].what.count, 1024u + 8u);
@@ -285,7 +282,8 @@ TEST(Thc, LargeAndTinyValuesSurvive) {
       Floats values(1500, 0.0f);
       values[3] = value;
       values[1400] = -value;
-      Team team = team_of(*codec, {values, Floats(1500, 0.0f)}, {Floats(1500), Floats(1500)});
+      WorkersByHand team =
+          workers_of(*codec, {values, Floats(1500, 0.0f)}, {Floats(1500), Floats(1500)});
       run(team);
       const float sum = value + 0.0f;
       EXPECT_EQ(team[1]->mean[3], sum / 2) << value;
@@ -301,8 +299,8 @@ TEST(Thc, AResidualNeverHoldsInfinityOrNan) {
     Floats bad(1100, 1.0f);
     bad[3] = kNan;
     bad[1099] = kInf;
-    Team team =
-        team_of(*codec, {bad, Floats(1100, 2.0f)}, {Floats(1100, 0.5f), Floats(1100, 0.25f)});
+    WorkersByHand team =
+        workers_of(*codec, {bad, Floats(1100, 2.0f)}, {Floats(1100, 0.5f), Floats(1100, 0.25f)});
     run(team, missing);
     for (const auto& worker : team) {
       for (const float rest : worker->residual) ASSERT_TRUE(std::isfinite(rest));
@@ -320,7 +318,7 @@ TEST(Thc, AMissingWorkerSendsNothingMoreAndKeepsEverything) {
   for (float& value : gradients[2]) value *= 1000;
   gradients[2][7] = kInf;
   const Floats kept(3000, 0.25f);
-  Team team = team_of(*codec, gradients, {Floats(3000), Floats(3000), kept});
+  WorkersByHand team = workers_of(*codec, gradients, {Floats(3000), Floats(3000), kept});
   const Legs legs = run(team, {2});
   EXPECT_EQ(legs[1].size(), 1u) << "an infinity that is not counted stays away";
   EXPECT_EQ(legs[1][0].ups[2], Bytes(3000));
@@ -343,9 +341,9 @@ TEST(Thc, SentAndKeptIsAllThereWas) {
     std::vector<double> brought(count);
     for (unsigned step = 0; step < 12; ++step) {
       gradient = normal_values(count, 50 + step);
-      Team team = team_of(*codec, {gradient}, {residual});
+      WorkersByHand team = workers_of(*codec, {gradient}, {residual});
       team[0]->chunk.key = step;
-      team[0]->restart(*codec);
+      team[0]->restart();
       run(team);
       residual = team[0]->residual;
       for (std::size_t i = 0; i < count; ++i) {
@@ -368,39 +366,15 @@ TEST(Thc, TheMeanMayBeTheGradientsOwnMemory) {
     auto gradients = normal_gradients(2, 3077, 8);
     gradients[0][2000] = kInf;
     const std::vector<Floats> kept(2, Floats(3077, 0.125f));
-    Team apart = team_of(*codec, gradients, kept);
-    run(apart);
-    Team same = team_of(*codec, gradients, kept);
-    for (auto& worker : same) {
-      worker->chunk.mean = worker->gradient;
-      worker->restart(*codec);
-    }
-    run(same);
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      EXPECT_EQ(same[rank]->gradient, apart[rank]->mean);
-      EXPECT_EQ(same[rank]->residual, apart[rank]->residual);
-    }
+    support::expect_same_in_place(*codec, gradients, kept);
   }
 }
 
 // ---- Answers from somebody hostile.
 
-struct Alone {
+struct Alone : support::LoneWorker {
   explicit Alone(const Floats& gradient, const Given& given = {})
-      : codec(codec_of(given)), worker(*codec, 0, 2, gradient, Floats(gradient.size(), 0.5f)) {
-    EXPECT_TRUE(worker.exchange->next({}).has_value());
-  }
-  Result<Leg> answer(const Bytes& down, std::span<const Part> parts) {
-    const std::vector<Answer> answers{{down, parts}};
-    return worker.exchange->next(answers);
-  }
-  void expect_untouched() const {
-    for (const float mean : worker.mean) EXPECT_EQ(mean, -77.0f);
-    for (const float rest : worker.residual) EXPECT_EQ(rest, 0.5f);
-  }
-
-  std::unique_ptr<Codec> codec;
-  Worker worker;
+      : LoneWorker(codec_of(given), 2, gradient, Floats(gradient.size(), 0.5f)) {}
 };
 
 Bytes keys_of(std::initializer_list<std::uint32_t> keys) {
@@ -408,11 +382,6 @@ Bytes keys_of(std::initializer_list<std::uint32_t> keys) {
   std::size_t at = 0;
   for (const std::uint32_t key : keys) store_le(bytes, 4 * at++, key);
   return bytes;
-}
-
-void expect_malformed(const Result<Leg>& leg) {
-  ASSERT_FALSE(leg.has_value());
-  EXPECT_EQ(leg.error().code, Code::malformed);
 }
 
 const WorkerSet kBoth = WorkerSet::all(2);

@@ -94,14 +94,14 @@ TEST(TideFaint, WhoWaitsDoesNotDisturbTheOthers) {
   for (const Scales scales : {Scales::now, Scales::previous}) {
     for (const float other :
          {1e-30f, 2e-21f}) {  // of 16 coordinates the second is not faint itself
-      Crew crew({.bits = 8, .block = 64, .scales = scales}, 2, 16);
+      TideByHand group({.bits = 8, .block = 64, .scales = scales}, 2, 16);
       for (int step = 0; step < 3; ++step) {
-        crew.residuals[0] = Floats(16, 1.5e-20f);
-        crew.residuals[1] = Floats(16);
-        crew.step({Floats(16), Floats(16, other)});
+        group.residuals[0] = Floats(16, 1.5e-20f);
+        group.residuals[1] = Floats(16);
+        group.step({Floats(16), Floats(16, other)});
         for (std::size_t i = 0; i < 16; ++i) {
-          EXPECT_NEAR(crew.means[0][i], other / 2, other / 8) << step << ' ' << other;
-          EXPECT_NEAR(crew.residuals[0][i], 1.5e-20f, other / 8) << step << ' ' << other;
+          EXPECT_NEAR(group.means[0][i], other / 2, other / 8) << step << ' ' << other;
+          EXPECT_NEAR(group.residuals[0][i], 1.5e-20f, other / 8) << step << ' ' << other;
         }
       }
     }
@@ -116,11 +116,11 @@ std::vector<Floats> shifted(std::vector<Floats> gradients, int exponent) {
 }
 
 // With 8 bits for everybody the widths are the same, so all of it is but for the power of two.
-void expect_the_same_but_smaller(const Told& told, int exponent, bool in_place) {
+void expect_the_same_but_smaller(const TideOptions& told, int exponent, bool in_place) {
   SCOPED_TRACE(exponent);
   constexpr std::size_t kCount = 1000;  // with blocks of every size, the last one padded
-  Crew ordinary(told, 3, kCount);
-  Crew faint(told, 3, kCount);
+  TideByHand ordinary(told, 3, kCount);
+  TideByHand faint(told, 3, kCount);
   faint.in_place = in_place;
   for (unsigned step = 0; step < 4; ++step) {
     auto gradients = gradients_of(3, kCount, 10 + step);
@@ -139,7 +139,7 @@ void expect_the_same_but_smaller(const Told& told, int exponent, bool in_place) 
 
 TEST(TideFaint, MeansAndResidualsAreThoseOfLargerGradients) {
   for (const Scales scales : {Scales::now, Scales::previous}) {
-    const Told told{.bits = 8.5, .block = 64, .scales = scales};
+    const TideOptions told{.bits = 8.5, .block = 64, .scales = scales};
     // Some, then all blocks are faint; residuals of the last lie just above the subnormals.
     for (const int exponent : {-40, -62, -64, -66, -80, -100}) {
       expect_the_same_but_smaller(told, exponent, false);
@@ -151,9 +151,9 @@ TEST(TideFaint, MeansAndResidualsAreThoseOfLargerGradients) {
 // One worker's block is ordinary, the other's is not: the scale is the larger one's.
 TEST(TideFaint, BesideAnOrdinaryBlockNothingChanges) {
   const Floats large = normals(64, 1);
-  Crew mixed({.block = 64}, 2, 64);
+  TideByHand mixed({.block = 64}, 2, 64);
   const Legs legs = mixed.step({large, Floats(64, 1e-30f)});
-  Crew zero({.block = 64}, 2, 64);
+  TideByHand zero({.block = 64}, 2, 64);
   const Legs wanted = zero.step({large, Floats(64)});
   EXPECT_EQ(mixed.means, zero.means);
   EXPECT_EQ(legs[0][0].down, wanted[0][0].down);
@@ -161,43 +161,44 @@ TEST(TideFaint, BesideAnOrdinaryBlockNothingChanges) {
 
 // A gradient that is huge and a residual that is its opposite but for little: no overflow between.
 TEST(TideFaint, WhatIsLeftOfHugeValuesIsKeptFinite) {
-  Crew crew({.bits = 2, .block = 64}, 1, 64);
-  crew.residuals[0] = Floats(64, -3e38f);
-  crew.residuals[0][7] = 1e-30f;
+  TideByHand group({.bits = 2, .block = 64}, 1, 64);
+  group.residuals[0] = Floats(64, -3e38f);
+  group.residuals[0][7] = 1e-30f;
   Floats gradient(64, 3e38f);
   gradient[7] = 2e-30f;
-  crew.step({gradient});
+  group.step({gradient});
   for (std::size_t i = 0; i < 64; ++i) {
-    EXPECT_LT(std::fabs(crew.residuals[0][i]), 1e-29f) << i;
-    EXPECT_LT(std::fabs(crew.means[0][i]), 1e-29f) << i;
+    EXPECT_LT(std::fabs(group.residuals[0][i]), 1e-29f) << i;
+    EXPECT_LT(std::fabs(group.means[0][i]), 1e-29f) << i;
   }
 }
 
 // The least codes are no further from that of zero than scales may drift.
 TEST(TideFaint, KeptScalesDoNotMistakeTheLeastCodesForZero) {
-  Crew crew({.block = 64, .scales = Scales::previous}, 1, 64, false);
-  crew.step({Floats(64, std::numeric_limits<float>::denorm_min())});
-  crew.step({Floats(64)});
-  for (const float mean : crew.means[0]) EXPECT_EQ(std::bit_cast<std::uint32_t>(mean), 0u);
-  crew.step({Floats(64, 0x1p-148f)});
-  EXPECT_NEAR(std::accumulate(crew.means[0].begin(), crew.means[0].end(), 0.0), 0x1p-142, 0x1p-144);
+  TideByHand group({.block = 64, .scales = Scales::previous}, 1, 64, false);
+  group.step({Floats(64, std::numeric_limits<float>::denorm_min())});
+  group.step({Floats(64)});
+  for (const float mean : group.means[0]) EXPECT_EQ(std::bit_cast<std::uint32_t>(mean), 0u);
+  group.step({Floats(64, 0x1p-148f)});
+  EXPECT_NEAR(std::accumulate(group.means[0].begin(), group.means[0].end(), 0.0), 0x1p-142,
+              0x1p-144);
 }
 
 // Below the ordinary scales feedback still delivers everything in the end.
 TEST(TideFaint, FeedbackDeliversFaintGradients) {
   constexpr int kSteps = 64;
-  Crew crew({.bits = 2, .block = 64, .scales = Scales::previous}, 2, 192);
+  TideByHand group({.bits = 2, .block = 64, .scales = Scales::previous}, 2, 192);
   const auto gradients = shifted(gradients_of(2, 192, 3), -90);
   std::vector<double> sum(192);
   for (int step = 0; step < kSteps; ++step) {
-    crew.key = chunk_key(1, static_cast<std::uint64_t>(step), 3);
-    crew.number = static_cast<std::uint64_t>(step);
-    crew.step(gradients);
-    for (std::size_t i = 0; i < 192; ++i) sum[i] += crew.means[0][i];
+    group.key = chunk_key(1, static_cast<std::uint64_t>(step), 3);
+    group.number = static_cast<std::uint64_t>(step);
+    group.step(gradients);
+    for (std::size_t i = 0; i < 192; ++i) sum[i] += group.means[0][i];
   }
   for (std::size_t i = 0; i < 192; ++i) {
     const double wanted = kSteps * (double{gradients[0][i]} + gradients[1][i]) / 2;
-    const double left = (double{crew.residuals[0][i]} + crew.residuals[1][i]) / 2;
+    const double left = (double{group.residuals[0][i]} + group.residuals[1][i]) / 2;
     EXPECT_NEAR(sum[i] + left, wanted, 1e-4 * kSteps * 0x1p-90) << i;
   }
 }

@@ -24,8 +24,8 @@ struct Rotated {
   std::vector<double> largest;  // over the counted workers
 };
 
-std::vector<Rotated> rotated_blocks(const Crew& crew, const Legs& legs, const Told& told,
-                                    const std::vector<Floats>& inputs,
+std::vector<Rotated> rotated_blocks(const TideByHand& group, const Legs& legs,
+                                    const TideOptions& told, const std::vector<Floats>& inputs,
                                     const std::vector<std::uint32_t>& missing) {
   const TideLayout layout(static_cast<std::uint32_t>(inputs[0].size()), told.block);
   const auto codes = codes_of(legs[0][0].down, layout);
@@ -38,11 +38,11 @@ std::vector<Rotated> rotated_blocks(const Crew& crew, const Legs& legs, const To
     // What padding decodes to is not known, so only whole blocks are looked at.
     if (at.count != at.size || widths[b] == 0) continue;
     const auto rotate = [&]<class T>(const std::vector<T>& from) {
-      auto y = rotated(std::span<const T>(from).subspan(at.first, at.size), crew.key, at.size);
+      auto y = rotated(std::span<const T>(from).subspan(at.first, at.size), group.key, at.size);
       for (double& one : y) one /= scale_of(codes[b]);
       return y;
     };
-    block.mean = rotate(crew.means[0]);
+    block.mean = rotate(group.means[0]);
     block.wanted = rotate(wanted);
     for (std::uint32_t rank = 0; rank < inputs.size(); ++rank) {
       if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
@@ -62,21 +62,21 @@ bool is_inside(const Rotated& block, std::size_t i) {
   return block.largest[i] + input_error(block.size) <= reach;
 }
 
-void expect_within_half_a_step(std::uint32_t n, std::uint32_t count, const Told& told,
+void expect_within_half_a_step(std::uint32_t n, std::uint32_t count, const TideOptions& told,
                                const std::vector<std::uint32_t>& missing) {
   std::vector<Floats> gradients = gradients_of(n, count, n + count);
-  Crew crew(told, n, count);
+  TideByHand group(told, n, count);
   for (std::uint32_t rank = 0; rank < n; ++rank) {
-    crew.residuals[rank] = normals(count, 77 + rank, 0.25f);
+    group.residuals[rank] = normals(count, 77 + rank, 0.25f);
   }
   std::vector<Floats> inputs = gradients;
   for (std::uint32_t rank = 0; rank < n; ++rank) {
-    for (std::size_t i = 0; i < count; ++i) inputs[rank][i] += crew.residuals[rank][i];
+    for (std::size_t i = 0; i < count; ++i) inputs[rank][i] += group.residuals[rank][i];
   }
-  const Legs legs = crew.step(gradients, missing);
+  const Legs legs = group.step(gradients, missing);
   std::size_t inside = 0;
   std::size_t all = 0;
-  for (const Rotated& block : rotated_blocks(crew, legs, told, inputs, missing)) {
+  for (const Rotated& block : rotated_blocks(group, legs, told, inputs, missing)) {
     const double bound =
         step_of(block.width) / 2 + input_error(block.size) + float_error(block.width, block.size);
     for (std::size_t i = 0; i < block.size; ++i) {
@@ -93,7 +93,7 @@ void expect_within_half_a_step(std::uint32_t n, std::uint32_t count, const Told&
 TEST(TideAccuracy, TheMeanIsWithinHalfAStepInsideTheClamp) {
   for (const std::uint32_t block : {64u, 256u, 1024u}) {
     for (const double bits : {2.0, 3.0, 4.0, 5.0, 8.0}) {
-      const Told told{.bits = bits, .block = block};
+      const TideOptions told{.bits = bits, .block = block};
       SCOPED_TRACE(::testing::Message() << bits << " bits, blocks of " << block);
       expect_within_half_a_step(3, 3000, told, {});
       expect_within_half_a_step(7, 3000, told, {0, 4});
@@ -105,14 +105,14 @@ TEST(TideAccuracy, TheMeanIsWithinHalfAStepInsideTheClamp) {
 // The squared error inside the clamp, in scales, over that of a uniform step: what is left of
 // step²/12 when m workers bring the same.
 double variance_left(std::uint32_t n, double bits) {
-  const Told told{.bits = bits, .block = 64};
+  const TideOptions told{.bits = bits, .block = 64};
   const Floats same = normals(1u << 14, 3);
   const std::vector<Floats> gradients(n, same);
-  Crew crew(told, n, same.size());
-  const Legs legs = crew.step(gradients);
+  TideByHand group(told, n, same.size());
+  const Legs legs = group.step(gradients);
   double sum = 0;
   double count = 0;
-  for (const Rotated& block : rotated_blocks(crew, legs, told, gradients, {})) {
+  for (const Rotated& block : rotated_blocks(group, legs, told, gradients, {})) {
     const double step = step_of(block.width);
     for (std::size_t i = 0; i < block.size; ++i) {
       if (!is_inside(block, i)) continue;
@@ -136,14 +136,14 @@ TEST(TideAccuracy, OfWorkersThatAgreeTheErrorFallsWithTheSquareOfTheirNumber) {
 }
 
 TEST(TideAccuracy, OfIndependentWorkersTheErrorFallsWithTheirNumber) {
-  const Told told{.bits = 4, .block = 64};
+  const TideOptions told{.bits = 4, .block = 64};
   for (const std::uint32_t n : {2u, 8u}) {
     const auto gradients = gradients_of(n, 1u << 14, 5, 0);
-    Crew crew(told, n, 1u << 14);
-    const Legs legs = crew.step(gradients);
+    TideByHand group(told, n, 1u << 14);
+    const Legs legs = group.step(gradients);
     double sum = 0;
     double count = 0;
-    for (const Rotated& block : rotated_blocks(crew, legs, told, gradients, {})) {
+    for (const Rotated& block : rotated_blocks(group, legs, told, gradients, {})) {
       for (std::size_t i = 0; i < block.size; ++i) {
         if (!is_inside(block, i)) continue;
         const double error = (block.mean[i] - block.wanted[i]) / step_of(block.width);
@@ -252,18 +252,18 @@ TEST(TideAccuracy, MeansAndLastResidualsAreAllThatWasBrought) {
   for (const Scales scales : {Scales::now, Scales::previous}) {
     const std::uint32_t n = 5;
     const std::uint32_t count = 1000;
-    Crew crew({.bits = 3, .scales = scales}, n, count);
+    TideByHand group({.bits = 3, .scales = scales}, n, count);
     std::vector<double> brought(count);
     std::vector<double> counted(count);
     double bound = 0;
     for (unsigned step = 0; step < 20; ++step) {
-      crew.key = chunk_key(1, step, 1);
+      group.key = chunk_key(1, step, 1);
       const auto gradients = gradients_of(n, count, 100 * step, 1);
       std::vector<std::uint32_t> missing;
       for (std::uint32_t k = 1; k < n; ++k) {
         if (mix(step, k) % 5 == 0) missing.push_back(k);
       }
-      const Legs legs = crew.step(gradients, missing);
+      const Legs legs = group.step(gradients, missing);
       const double m = n - static_cast<double>(missing.size());
       Code12 most = 0;
       for (std::uint32_t b = 0; b < TideLayout(count, 256).blocks(); ++b) {
@@ -273,13 +273,13 @@ TEST(TideAccuracy, MeansAndLastResidualsAreAllThatWasBrought) {
       bound += 2 * m * float_error(8, 256) * scale_of(most);
       for (std::size_t i = 0; i < count; ++i) {
         for (const Floats& gradient : gradients) brought[i] += gradient[i];
-        counted[i] += m * crew.means[0][i];
+        counted[i] += m * group.means[0][i];
       }
     }
     EXPECT_LT(bound, 0.1) << "small beside values of about 20";
     for (std::size_t i = 0; i < count; ++i) {
       double held = 0;
-      for (const Floats& residual : crew.residuals) held += residual[i];
+      for (const Floats& residual : group.residuals) held += residual[i];
       ASSERT_NEAR(counted[i] + held, brought[i], bound) << i;
     }
   }
@@ -304,14 +304,14 @@ const std::vector<Floats>& gpt() {
   return kGradients;
 }
 
-double error_of(const Told& told, const std::vector<Floats>& gradients) {
-  Crew crew(told, 4, gradients[0].size(), false);
-  crew.key = chunk_key(0, 0, 0);
-  crew.step(gradients);
-  return vnmse(true_mean(gradients), crew.means[0]);
+double error_of(const TideOptions& told, const std::vector<Floats>& gradients) {
+  TideByHand group(told, 4, gradients[0].size(), false);
+  group.key = chunk_key(0, 0, 0);
+  group.step(gradients);
+  return vnmse(true_mean(gradients), group.means[0]);
 }
 
-double gpt_error(const Told& told) { return error_of(told, gpt()); }
+double gpt_error(const TideOptions& told) { return error_of(told, gpt()); }
 
 TEST(TideAccuracy, RealGradientsLoseNoMoreThanTheReadmeSays) {
   const std::array<double, 5> full{0.145, 0.0252, 0.0054, 0.00124, 0.00034};
@@ -341,13 +341,13 @@ TEST(TideAccuracy, FeedbackMakesTheRunningAverageConvergeOnRealGradients) {
   const std::vector<double> wanted = true_mean(gradients);
   double first = 0;
   const auto average_error = [&](bool feedback) {
-    Crew crew({.bits = 4}, 4, gradients[0].size(), feedback);
+    TideByHand group({.bits = 4}, 4, gradients[0].size(), feedback);
     std::vector<double> sum(wanted.size());
     for (unsigned step = 0; step < 50; ++step) {
-      crew.key = chunk_key(0, step, 0);
-      crew.step(gradients);
-      if (step == 0) first = vnmse(wanted, crew.means[0]);
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += crew.means[0][i];
+      group.key = chunk_key(0, step, 0);
+      group.step(gradients);
+      if (step == 0) first = vnmse(wanted, group.means[0]);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += group.means[0][i];
     }
     Floats average(sum.begin(), sum.end());
     for (float& one : average) one /= 50;

@@ -9,18 +9,12 @@
 
 #include "codec/tide/tide_rounds_test.h"
 #include "kernels/level.h"
+#include "tests/support/hex.h"
 
 namespace sluice::tide {
 namespace {
 
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) / 16];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) % 16];
-  }
-  return text;
-}
+using support::hex;
 std::string hex(const Floats& values) { return hex(std::as_bytes(std::span(values))); }
 
 // Integers by powers of two: no program rounds them.
@@ -51,31 +45,31 @@ std::vector<Floats> weak_gradients_at(std::uint32_t n, std::uint32_t count, std:
 // What happens, in the words of the golden files.
 class Diary {
  public:
-  Diary(const Told& told, std::uint32_t n, std::uint32_t count, bool feedback)
-      : crew(told, n, count, feedback) {}
+  Diary(const TideOptions& told, std::uint32_t n, std::uint32_t count, bool feedback)
+      : group(told, n, count, feedback) {}
 
   void step(std::uint64_t number, const std::vector<Floats>& gradients,
             const std::vector<std::uint32_t>& missing = {}) {
-    crew.key = chunk_key(7, number, 1);
-    crew.number = number;
-    // In the kept scales' second step a step of the exchange says which blocks went again.
-    const bool kept = number > 3 && !crew.states[0].empty();
-    const Legs legs = crew.step(gradients, missing);
+    group.key = chunk_key(7, number, 1);
+    group.number = number;
+    // In the kept scales' second step a leg of the exchange says which blocks went again.
+    const bool kept = number > 3 && !group.states[0].empty();
+    const Legs legs = group.step(gradients, missing);
     text << "step " << number << '\n';
     for (std::size_t i = 0; i < legs.size(); ++i) {
       if (kept && i == 1) text << "again\n";
       for (const Went& round : legs[i]) note(round);
     }
-    for (const Floats& mean : crew.means) EXPECT_EQ(hex(mean), hex(crew.means[0]));
-    text << "mean " << hex(crew.means[0]) << '\n';
-    for (std::size_t k = 0; k < crew.residuals.size() && !crew.residuals[k].empty(); ++k) {
-      text << "residual " << k << ' ' << hex(crew.residuals[k]) << '\n';
+    for (const Floats& mean : group.means) EXPECT_EQ(hex(mean), hex(group.means[0]));
+    text << "mean " << hex(group.means[0]) << '\n';
+    for (std::size_t k = 0; k < group.residuals.size() && !group.residuals[k].empty(); ++k) {
+      text << "residual " << k << ' ' << hex(group.residuals[k]) << '\n';
     }
-    if (crew.with_model) crew.end_step();
+    if (group.with_model) group.end_step();
   }
   void expect_golden(const std::string& name) const {
-    const std::string path =
-        std::string(SLUICE_TEST_DATA) + "/../../src/codec/tide/golden/" + name + ".txt";
+    std::string path(SLUICE_TEST_DATA);
+    path += "/../../src/codec/tide/golden/" + name + ".txt";
     std::ifstream file(path);
     ASSERT_TRUE(file.good()) << path;
     std::istringstream mine(text.str());
@@ -88,7 +82,7 @@ class Diary {
     EXPECT_FALSE(std::getline(mine, got)) << name << ": goes on with " << got;
   }
 
-  Crew crew;
+  TideByHand group;
 
  private:
   void note(const Went& round) {
@@ -142,21 +136,21 @@ TEST_P(TideGolden, KeptScalesWithABlockSentAgainAndOneDamped) {
 
 TEST_P(TideGolden, ASecondStepByTheModelsLevel) {
   Diary diary({.bits = 3.5, .block = 64, .floor = false}, 2, 64 * 24, false);
-  diary.crew.with_model = true;
+  diary.group.with_model = true;
   for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(2, 64 * 24, step));
   diary.expect_golden("model");
 }
 
 TEST_P(TideGolden, WeakBlocksHaveABitInBothSteps) {
   Diary diary({.bits = 2, .block = 64}, 2, 64 * 24 + 40, false);
-  diary.crew.with_model = true;
+  diary.group.with_model = true;
   for (const std::uint32_t step : {3u, 4u}) diary.step(step, weak_gradients_at(2, 1576, step));
   diary.expect_golden("floor");
 }
 
 TEST_P(TideGolden, WeakBlocksTakeTurnsWhereTheBudgetCannotPay) {
   Diary diary({.bits = 1, .block = 64}, 2, 64 * 24 + 40, false);
-  diary.crew.with_model = true;
+  diary.group.with_model = true;
   for (const std::uint32_t step : {3u, 4u, 5u, 6u}) {
     diary.step(step, weak_gradients_at(2, 1576, step));
   }

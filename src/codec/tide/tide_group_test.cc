@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "codec/tide/tide.h"
+#include "tests/support/scenario_job.h"
 #include "tests/support/subject.h"
-#include "tests/support/team.h"
 
 namespace sluice::tide {
 namespace {
@@ -40,19 +40,19 @@ std::unique_ptr<Codec> codec_of(bool previous) {
 
 struct Job {
   explicit Job(const Codec& codec, const support::Inputs& inputs)
-      : team(codec, *support::catalogue().front().carrier, inputs, {}) {}
+      : scenario(codec, *support::catalogue().front().carrier, inputs, {}) {}
   void run(std::uint64_t step) {
-    const std::uint64_t before = team.group(0).stats().bytes_up;
-    const Verdict verdict = team.run(step);
+    const std::uint64_t before = scenario.group(0).stats().bytes_up;
+    const Verdict verdict = scenario.run(step);
     ASSERT_TRUE(verdict.has_value()) << verdict.error().message;
-    bytes_up = team.group(0).stats().bytes_up - before;
-    for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
+    bytes_up = scenario.group(0).stats().bytes_up - before;
+    for (std::size_t tensor = 0; tensor < scenario.tensor_count(); ++tensor) {
       for (std::uint32_t rank = 1; rank < kWorkers; ++rank) {
-        EXPECT_TRUE(support::same_bytes(team.mean(tensor, rank), team.mean(tensor, 0)));
+        EXPECT_TRUE(support::same_bytes(scenario.mean(tensor, rank), scenario.mean(tensor, 0)));
       }
     }
   }
-  support::Team team;
+  support::ScenarioJob scenario;
   std::uint64_t bytes_up = 0;  // of the last step
 };
 
@@ -62,7 +62,7 @@ double error_of(const Job& job, const support::Inputs& inputs, std::size_t tenso
   for (std::size_t i = 0; i < inputs.tensors[tensor].count(); ++i) {
     const double mean =
         (double{inputs.gradients[tensor][0][i]} + double{inputs.gradients[tensor][1][i]}) / 2;
-    error += (job.team.mean(tensor, 0)[i] - mean) * (job.team.mean(tensor, 0)[i] - mean);
+    error += (job.scenario.mean(tensor, 0)[i] - mean) * (job.scenario.mean(tensor, 0)[i] - mean);
     energy += mean * mean;
   }
   return error / energy;
@@ -91,27 +91,27 @@ void expect_carries_on(bool previous) {
   job.run(1);
   std::vector<std::vector<std::byte>> saved;
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank)
-    saved.push_back(job.team.group(rank).save());
+    saved.push_back(job.scenario.group(rank).save());
   job.run(2);
   Job loaded(*codec, inputs);
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
-    ASSERT_TRUE(loaded.team.group(rank).load(saved[rank]).has_value());
+    ASSERT_TRUE(loaded.scenario.group(rank).load(saved[rank]).has_value());
   }
   loaded.run(2);
   EXPECT_EQ(loaded.bytes_up, job.bytes_up);
   for (std::size_t tensor = 0; tensor < 3; ++tensor) {
-    EXPECT_TRUE(support::same_bytes(loaded.team.mean(tensor, 0), job.team.mean(tensor, 0)));
+    EXPECT_TRUE(support::same_bytes(loaded.scenario.mean(tensor, 0), job.scenario.mean(tensor, 0)));
     for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
-      EXPECT_TRUE(support::same_bytes(loaded.team.group(rank).residual(tensor),
-                                      job.team.group(rank).residual(tensor)));
+      EXPECT_TRUE(support::same_bytes(loaded.scenario.group(rank).residual(tensor),
+                                      job.scenario.group(rank).residual(tensor)));
     }
   }
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
-    EXPECT_EQ(loaded.team.group(rank).save(), job.team.group(rank).save());
+    EXPECT_EQ(loaded.scenario.group(rank).save(), job.scenario.group(rank).save());
   }
   Job forgetful(*codec, inputs);
   forgetful.run(2);
-  EXPECT_FALSE(support::same_bytes(forgetful.team.mean(0, 0), job.team.mean(0, 0)));
+  EXPECT_FALSE(support::same_bytes(forgetful.scenario.mean(0, 0), job.scenario.mean(0, 0)));
 }
 
 TEST(TideGroup, SavedAndLoadedTheModelGoesOnToTheSameBits) {

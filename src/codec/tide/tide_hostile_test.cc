@@ -1,8 +1,8 @@
 // Answers from somebody hostile, at every stage of an exchange.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
+#include <string>
 
 #include "codec/tide/tide_rounds_test.h"
 
@@ -11,100 +11,47 @@ namespace {
 
 constexpr std::uint32_t kCount = 300;  // with blocks of 64: four, 32 and 16 of which 12 are real
 
-struct OwnAnswer {
-  Bytes down;
-  std::vector<Part> parts;
-};
-using Tamper = std::function<void(std::vector<OwnAnswer>&)>;
+using support::Lie;
+using support::OwnAnswer;
 
 // Two workers of whom rank 0 is lied to. With scales=previous it is their second step, in which one
 // block has outgrown its scale and another holds infinity.
 class Attack {
  public:
-  explicit Attack(const Told& told, std::vector<std::uint32_t> missing = {})
-      : codec_(codec_of(told)),
-        missing_(std::move(missing)),
-        gradients_(gradients_of(2, kCount, 1, 1)) {
-    Crew crew(told, 2, kCount);
-    crew.step(gradients_);
-    states_ = crew.states;
+  explicit Attack(const TideOptions& told, const std::vector<std::uint32_t>& missing = {})
+      : group_(told, 2, kCount), missing_(missing), gradients_(gradients_of(2, kCount, 1, 1)) {
+    group_.step(gradients_);
+    group_.key = 0;
+    group_.residuals.assign(2, Floats(kCount, 0.5f));
     if (told.scales == Scales::previous) {
       for (std::size_t i = 0; i < 64; ++i) gradients_[0][i] *= 1000;
     }
     gradients_[1][130] = INFINITY;
   }
 
-  // What rank 0 says to the answers of a step once tampered with.
-  Result<Leg> run(std::size_t stage, const Tamper& tamper) { return run(stage, stage, tamper); }
+  // What rank 0 says to the answers of a leg once tampered with.
+  Result<Leg> run(std::size_t leg, const Lie& lie) {
+    return group_.deceive(gradients_, all_but(2, missing_), {leg}, lie);
+  }
   // The same, but it is told the truth again from there on: what it says in the end.
-  Result<Leg> run_to_end(std::size_t stage, const Tamper& tamper) { return run(stage, 9, tamper); }
-  void expect_malformed(std::size_t stage, const Tamper& tamper) {
-    const Result<Leg> leg = run(stage, tamper);
-    ASSERT_FALSE(leg.has_value()) << "stage " << stage;
-    EXPECT_EQ(leg.error().code, sluice::Code::malformed) << leg.error().what;
+  Result<Leg> run_to_end(std::size_t leg, const Lie& lie) {
+    return group_.deceive(gradients_, all_but(2, missing_), {leg, true}, lie);
+  }
+  void expect_malformed(std::size_t leg, const Lie& lie) {
+    support::expect_malformed(run(leg, lie), "leg " + std::to_string(leg));
     expect_untouched();
   }
-  void expect_untouched() const {
-    for (const float mean : team_[0]->mean) ASSERT_EQ(mean, -77.0f);
-    ASSERT_EQ(team_[0]->residual, Floats(kCount, 0.5f));
-    ASSERT_EQ(states_now_[0], states_[0]);
-    for (const std::uint64_t count : tally_) ASSERT_EQ(count, 0u);
-  }
-  [[nodiscard]] const Worker& worker() const { return *team_[0]; }
+  void expect_untouched() const { worker().expect_untouched(); }
+  [[nodiscard]] const support::WorkerByHand& worker() const { return group_.worker(0); }
 
  private:
-  Result<Leg> run(std::size_t stage, std::size_t last, const Tamper& tamper) {
-    prepare();
-    Courier courier(2, all_but(2, missing_));
-    std::vector<std::vector<Answer>> answers(2);
-    for (std::size_t step = 0;; ++step) {
-      std::vector<std::vector<Round>> asked(2);
-      for (std::uint32_t rank = 0; rank < 2; ++rank) {
-        const Result<Leg> next = team_[rank]->exchange->next(answers[rank]);
-        if (!next || next->kind == Leg::Kind::done) return next;
-        asked[rank].assign(next->rounds.begin(), next->rounds.end());
-      }
-      std::vector<Went> log;
-      answers = courier.carry(asked, step, log);
-      if (step == stage) answers[0] = lies(answers[0], tamper);
-      if (step == last) return team_[0]->exchange->next(answers[0]);
-    }
-  }
-  void prepare() {
-    team_.clear();
-    states_now_ = states_;
-    tally_.assign(codec_->traits(2).tally_count, 0);
-    for (std::uint32_t rank = 0; rank < 2; ++rank) {
-      team_.push_back(
-          std::make_unique<Worker>(*codec_, rank, 2, gradients_[rank], Floats(kCount, 0.5f)));
-      team_[rank]->chunk.state = states_now_[rank];
-      if (rank == 0) team_[rank]->chunk.tally = tally_;
-      team_[rank]->restart(*codec_);
-    }
-  }
-  std::vector<Answer> lies(const std::vector<Answer>& honest, const Tamper& tamper) {
-    owned_.clear();
-    for (const Answer& one : honest) {
-      owned_.push_back({{one.down.begin(), one.down.end()}, {one.parts.begin(), one.parts.end()}});
-    }
-    tamper(owned_);
-    std::vector<Answer> answers;
-    for (const OwnAnswer& one : owned_) answers.push_back({one.down, one.parts});
-    return answers;
-  }
-
-  std::unique_ptr<Codec> codec_;
+  TideByHand group_;
   std::vector<std::uint32_t> missing_;
   std::vector<Floats> gradients_;
-  std::vector<Bytes> states_;
-  std::vector<Bytes> states_now_;
-  std::vector<std::uint64_t> tally_;
-  Team team_;
-  std::vector<OwnAnswer> owned_;
 };
 
-Told told_of(Scales scales, Down down = Down::full) {
-  Told told{.bits = 5, .block = 64, .down = down, .scales = scales};
+TideOptions told_of(Scales scales, Down down = Down::full) {
+  TideOptions told{.bits = 5, .block = 64, .down = down, .scales = scales};
   if (down == Down::round) told.extra = 0;  // or two workers' sums would be full ones
   return told;
 }
@@ -178,7 +125,7 @@ TEST(TideHostile, WrongNumbersOfAnswersAreMalformed) {
 }
 
 // Applies a lie to each answer with lanes of a stage.
-void expect_each_malformed(const Told& told, std::size_t stage,
+void expect_each_malformed(const TideOptions& told, std::size_t stage,
                            const std::function<void(OwnAnswer&)>& lie) {
   Attack attack(told);
   std::size_t rounds = 0;
@@ -199,7 +146,7 @@ TEST(TideHostile, WrongSizesAreMalformed) {
   for (const Scales scales : kBoth) {
     for (const Down down : {Down::full, Down::narrow, Down::round}) {
       for (const std::size_t stage : {0u, 1u}) {
-        const Told told = told_of(scales, down);
+        const TideOptions told = told_of(scales, down);
         // Narrow sums have any size up to the most: what is cut off is found when it is read.
         if (stage == 0 && scales == Scales::previous && down == Down::narrow) continue;
         expect_each_malformed(told, stage, [](OwnAnswer& one) { one.down.clear(); });
@@ -220,7 +167,7 @@ TEST(TideHostile, WrongPartsAndSetsAreMalformed) {
   static const WorkerSet kMany(100);
   for (const Scales scales : kBoth) {
     for (const std::size_t stage : {0u, 1u}) {
-      const Told told = told_of(scales);
+      const TideOptions told = told_of(scales);
       const auto expect_bad = [&](const std::function<void(OwnAnswer&)>& lie) {
         expect_each_malformed(told, stage, lie);
       };

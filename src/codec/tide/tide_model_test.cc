@@ -44,8 +44,8 @@ struct Known {
 
 // The README's rule for one chunk, given all that is known of the model.
 std::vector<unsigned> widths_by_model(const Known& known, const std::vector<Code12>& codes,
-                                      const TideLayout& layout, const Told& told, std::uint64_t key,
-                                      std::uint64_t step) {
+                                      const TideLayout& layout, const TideOptions& told,
+                                      std::uint64_t key, std::uint64_t step) {
   double budget = known.budget(told.bits);
   double turns = told.floor ? 1 : 0;
   while (turns > 0 && std::ceil(known.live() / turns) > budget) turns *= 2;
@@ -88,10 +88,10 @@ void expect_lanes(const std::vector<Went>& rounds, const std::vector<unsigned>& 
 
 // Tensors of a model whose energies differ by `apart`, run by hand with a common model state.
 struct Model {
-  Model(const Told& how, float apart) : told(how) {
+  Model(const TideOptions& how, float apart) : told(how) {
     for (std::uint32_t t = 0; t < 2; ++t) {
-      crews.emplace_back(told, 2, kCounts[t], false);
-      crews[t].with_model = true;
+      groups.emplace_back(told, 2, kCounts[t], false);
+      groups[t].with_model = true;
       gradients.push_back(gradients_of(2, kCounts[t], 20 + t, 2));
       if (t == 0) continue;
       for (Floats& gradient : gradients[t]) {
@@ -102,22 +102,22 @@ struct Model {
   std::vector<Legs> step(std::uint64_t number) {
     std::vector<Legs> logs;
     for (std::uint32_t t = 0; t < 2; ++t) {
-      crews[t].key = chunk_key(1, number, t);
-      crews[t].number = number;
-      logs.push_back(crews[t].step(gradients[t]));
+      groups[t].key = chunk_key(1, number, t);
+      groups[t].number = number;
+      logs.push_back(groups[t].step(gradients[t]));
     }
-    std::vector<std::uint64_t> tally = crews[0].tally;
-    for (std::size_t i = 0; i < tally.size(); ++i) tally[i] += crews[1].tally[i];
-    for (Crew& crew : crews) {
-      crew.codec->end_step(tally, crew.model);
-      std::fill(crew.tally.begin(), crew.tally.end(), std::uint64_t{0});
+    std::vector<std::uint64_t> tally = groups[0].tallies[0];
+    for (std::size_t i = 0; i < tally.size(); ++i) tally[i] += groups[1].tallies[0][i];
+    for (TideByHand& group : groups) {
+      group.codec().end_step(tally, group.model);
+      for (auto& mine : group.tallies) std::ranges::fill(mine, std::uint64_t{0});
     }
     return logs;
   }
 
   static constexpr std::array<std::uint32_t, 2> kCounts{20'000, 12'345};
-  Told told;
-  std::vector<Crew> crews;
+  TideOptions told;
+  std::vector<TideByHand> groups;
   std::vector<std::vector<Floats>> gradients;  // by tensor and rank
 };
 
@@ -147,7 +147,7 @@ TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
         const TideLayout layout(Model::kCounts[t], 256);
         const auto codes = codes_of(second[t][0][0].down, layout);
         expect_lanes(second[t][1],
-                     widths_by_model(known, codes, layout, model.told, model.crews[t].key, 1),
+                     widths_by_model(known, codes, layout, model.told, model.groups[t].key, 1),
                      layout);
         up += bits_of(second[t][0]) + bits_of(second[t][1]);
       }
@@ -176,7 +176,7 @@ TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
     const TideLayout layout(Model::kCounts[t], 256);
     const auto kept = codes_of(first[t][0][0].down, layout);
     expect_lanes(second[t][0],
-                 widths_by_model(known, kept, layout, model.told, model.crews[t].key, 1), layout);
+                 widths_by_model(known, kept, layout, model.told, model.groups[t].key, 1), layout);
   }
 }
 
@@ -202,16 +202,16 @@ TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
   constexpr int kSteps = 40;
   for (const double bits : {1.5, 2.0, 3.0, 4.0}) {
     for (const double share : {0.1, 0.5}) {
-      Crew crew({.bits = bits}, 2, std::size_t{256} * kRows, false);
-      crew.with_model = true;
+      TideByHand group({.bits = bits}, 2, std::size_t{256} * kRows, false);
+      group.with_model = true;
       const double most = bits * 256 * kRows;
       double worst = -1;
       double sum = 0;
       for (int step = 0; step < kSteps; ++step) {
-        crew.number = static_cast<std::uint64_t>(step);
-        crew.key = chunk_key(1, crew.number, 1);
-        const Legs legs = crew.step(touched(2, kRows, static_cast<std::uint32_t>(step), share));
-        crew.end_step();
+        group.number = static_cast<std::uint64_t>(step);
+        group.key = chunk_key(1, group.number, 1);
+        const Legs legs = group.step(touched(2, kRows, static_cast<std::uint32_t>(step), share));
+        group.end_step();
         const double over = static_cast<double>(bits_of(legs[0]) + bits_of(legs[1])) / most - 1;
         if (step == 0) {
           EXPECT_LE(over, 0) << "the budget of a first step is its own";
@@ -231,11 +231,11 @@ TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
 }
 
 TEST(TideModel, TheTallyCountsEveryBlockOnceAndTinyTensorsNot) {
-  Crew crew({.block = 64}, 2, 1000, false);
-  crew.with_model = true;
+  TideByHand group({.block = 64}, 2, 1000, false);
+  group.with_model = true;
   auto gradients = gradients_of(2, 1000, 3, 2);
   gradients[0][70] = INFINITY;
-  const Legs legs = crew.step(gradients);
+  const Legs legs = group.step(gradients);
   const TideLayout layout(1000, 64);
   std::vector<std::uint64_t> wanted(kCodeMost - kCodeLeast + 3u);
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) {
@@ -244,12 +244,12 @@ TEST(TideModel, TheTallyCountsEveryBlockOnceAndTinyTensorsNot) {
   }
   wanted[wanted.size() - 2] = 1000;
   wanted.back() = layout.blocks();
-  EXPECT_EQ(crew.tally, wanted);
+  EXPECT_EQ(group.tallies[0], wanted);
 
-  Crew tiny({}, 2, 15, false);
+  TideByHand tiny({}, 2, 15, false);
   tiny.with_model = true;
   tiny.step(gradients_of(2, 15, 3));
-  EXPECT_EQ(tiny.tally, std::vector<std::uint64_t>(wanted.size()));
+  EXPECT_EQ(tiny.tallies[0], std::vector<std::uint64_t>(wanted.size()));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kBlock = 64;
 constexpr std::uint32_t kCount = 10 * kBlock;
 
-Told previous(double bits = 5, Down down = Down::full) {
+TideOptions previous(double bits = 5, Down down = Down::full) {
   return {.bits = bits, .block = kBlock, .down = down, .scales = Scales::previous};
 }
 
@@ -23,13 +23,14 @@ std::vector<Floats> scaled(std::vector<Floats> gradients, std::uint32_t block, f
   return gradients;
 }
 
-// A crew that has done its first step on gradients of even energy.
+// A group that has done its first step on gradients of even energy.
 struct SecondStep {
-  explicit SecondStep(std::uint32_t n = 3, const Told& told = previous(), bool feedback = true)
-      : crew(told, n, kCount, feedback), gradients(gradients_of(n, kCount, 4, 0)) {
-    kept = codes_of(crew.step(gradients)[0][0].down, layout);
-    crew.key = chunk_key(1, 3, 3);
-    for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  explicit SecondStep(std::uint32_t n = 3, const TideOptions& told = previous(),
+                      bool feedback = true)
+      : group(told, n, kCount, feedback), gradients(gradients_of(n, kCount, 4, 0)) {
+    kept = codes_of(group.step(gradients)[0][0].down, layout);
+    group.key = chunk_key(1, 3, 3);
+    for (Floats& residual : group.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
   }
   // Whether the block's mean is that of the gradients within half a step of a scale.
   void expect_block(const std::vector<Floats>& inputs, std::uint32_t block, Code12 code,
@@ -37,9 +38,9 @@ struct SecondStep {
     const std::size_t first = block * kBlock;
     const auto wanted = true_mean(inputs, missing);
     const auto exact =
-        rotated(std::span<const double>(wanted).subspan(first, kBlock), crew.key, kBlock);
+        rotated(std::span<const double>(wanted).subspan(first, kBlock), group.key, kBlock);
     const auto got =
-        rotated(std::span<const float>(crew.means[0]).subspan(first, kBlock), crew.key, kBlock);
+        rotated(std::span<const float>(group.means[0]).subspan(first, kBlock), group.key, kBlock);
     const double bound = step_of(width) / 2 + input_error(kBlock) + float_error(width, kBlock);
     int outside = 0;
     for (std::size_t i = 0; i < kBlock; ++i) {
@@ -49,7 +50,7 @@ struct SecondStep {
   }
 
   TideLayout layout{kCount, kBlock};
-  Crew crew;
+  TideByHand group;
   std::vector<Floats> gradients;
   std::vector<Code12> kept;
 };
@@ -62,8 +63,8 @@ std::uint32_t lanes_of(const std::vector<Went>& rounds, Op op) {
 
 TEST(TidePrevious, TheFirstStepIsThatOfScalesNow) {
   const auto gradients = gradients_of(3, 1000, 1);
-  Crew kept({.scales = Scales::previous}, 3, 1000);
-  Crew now({.scales = Scales::now}, 3, 1000);
+  TideByHand kept({.scales = Scales::previous}, 3, 1000);
+  TideByHand now({.scales = Scales::now}, 3, 1000);
   const Legs legs = kept.step(gradients, {1});
   const Legs wanted = now.step(gradients, {1});
   ASSERT_EQ(legs.size(), 2u);
@@ -77,7 +78,7 @@ TEST(TidePrevious, TheSecondStepIsOneStepWithScalesFirstAndNobodyNamed) {
   SecondStep test;
   const auto widths = widths_by_chunk(test.kept, test.layout, 5);
   const auto inputs = gradients_of(3, kCount, 5, 0);
-  const Legs legs = test.crew.step(inputs);
+  const Legs legs = test.group.step(inputs);
   ASSERT_EQ(legs.size(), 1u);
   EXPECT_TRUE(legs[0][0].what == (Reduction{.op = Op::max, .bits = 12, .count = 10}));
   std::array<std::uint32_t, 9> lanes{};
@@ -99,21 +100,21 @@ TEST(TidePrevious, TheSecondStepIsOneStepWithScalesFirstAndNobodyNamed) {
 TEST(TidePrevious, StateIsTheAgreedCodesPlusOneAndCarriesOn) {
   SecondStep test;
   for (std::uint32_t b = 0; b < 10; ++b) {
-    for (const Bytes& state : test.crew.states) {
+    for (const Bytes& state : test.group.states) {
       EXPECT_EQ(load_le<std::uint16_t>(state, 2 * b), test.kept[b] + 1);
     }
   }
   // Saved and loaded elsewhere, it gives the same bytes.
-  Crew other(previous(), 3, kCount);
-  other.states = test.crew.states;
-  other.key = test.crew.key;
+  TideByHand other(previous(), 3, kCount);
+  other.states = test.group.states;
+  other.key = test.group.key;
   const auto inputs = gradients_of(3, kCount, 6, 0);
-  const Legs legs = test.crew.step(inputs);
+  const Legs legs = test.group.step(inputs);
   const Legs again = other.step(inputs);
   ASSERT_EQ(again.size(), legs.size());
   for (std::size_t i = 0; i < legs[0].size(); ++i) EXPECT_EQ(legs[0][i].ups, again[0][i].ups);
-  EXPECT_EQ(other.means, test.crew.means);
-  EXPECT_EQ(other.states, test.crew.states);
+  EXPECT_EQ(other.means, test.group.means);
+  EXPECT_EQ(other.states, test.group.states);
   const auto agreed = codes_of(legs[0][0].down, test.layout);
   for (std::uint32_t b = 0; b < 10; ++b) {
     EXPECT_EQ(load_le<std::uint16_t>(other.states[2], 2 * b), agreed[b] + 1) << "the latest";
@@ -138,7 +139,7 @@ TEST(TidePrevious, BlocksThatChangeByMoreThanFourAreSentAgainAndRight) {
     SCOPED_TRACE(change.by);
     SecondStep test;
     const auto inputs = scaled(test.gradients, 3, change.by);
-    const Legs legs = test.crew.step(inputs);
+    const Legs legs = test.group.step(inputs);
     const auto agreed = codes_of(legs[0][0].down, test.layout);
     const bool again = std::abs(agreed[3] - test.kept[3]) > 16;
     ASSERT_EQ(again, change.again);
@@ -151,7 +152,7 @@ TEST(TidePrevious, BlocksThatChangeByMoreThanFourAreSentAgainAndRight) {
     const unsigned width = widths_by_chunk(agreed, test.layout, 5)[3];
     ASSERT_EQ(legs[1].size(), width == 0 ? 0u : 1u) << "that block alone";
     if (width == 0) {
-      for (std::size_t i = 192; i < 256; ++i) EXPECT_EQ(test.crew.means[1][i], 0.0f);
+      for (std::size_t i = 192; i < 256; ++i) EXPECT_EQ(test.group.means[1][i], 0.0f);
       continue;
     }
     EXPECT_EQ(legs[1][0].what.bits, width);
@@ -163,57 +164,57 @@ TEST(TidePrevious, BlocksThatChangeByMoreThanFourAreSentAgainAndRight) {
 }
 
 TEST(TidePrevious, FromZeroAndToZeroAreSentAgain) {
-  Crew crew(previous(), 2, kCount);
+  TideByHand group(previous(), 2, kCount);
   const auto full = gradients_of(2, kCount, 7, 0);
   const auto hollow = scaled(full, 2, 0.0f);
-  crew.step(hollow);
-  for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
-  crew.key = chunk_key(1, 4, 3);
-  const Legs back = crew.step(full);
+  group.step(hollow);
+  for (Floats& residual : group.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  group.key = chunk_key(1, 4, 3);
+  const Legs back = group.step(full);
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(lanes_of(back[1], Op::lane_sum), kBlock);
   double error = 0;
   const auto wanted = true_mean(full);
-  for (std::size_t i = 128; i < 192; ++i) error += std::pow(crew.means[0][i] - wanted[i], 2);
+  for (std::size_t i = 128; i < 192; ++i) error += std::pow(group.means[0][i] - wanted[i], 2);
   EXPECT_LT(error, 64 * 0.05);
-  for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
-  crew.key = chunk_key(1, 5, 3);
-  const Legs gone = crew.step(hollow);
+  for (Floats& residual : group.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  group.key = chunk_key(1, 5, 3);
+  const Legs gone = group.step(hollow);
   ASSERT_EQ(gone.size(), 2u);
   EXPECT_TRUE(gone[1].empty()) << "nothing of it is left to send";
   for (std::size_t i = 128; i < 192; ++i) {
-    EXPECT_EQ(crew.means[1][i], 0.0f);
-    EXPECT_EQ(crew.residuals[1][i], 0.0f);
+    EXPECT_EQ(group.means[1][i], 0.0f);
+    EXPECT_EQ(group.residuals[1][i], 0.0f);
   }
   // Zero twice is no change.
-  crew.key = chunk_key(1, 6, 3);
-  for (Floats& residual : crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
-  EXPECT_EQ(crew.step(hollow).size(), 1u);
+  group.key = chunk_key(1, 6, 3);
+  for (Floats& residual : group.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  EXPECT_EQ(group.step(hollow).size(), 1u);
 }
 
 TEST(TidePrevious, NanIsSentAgainExactlyAndComingBackFromItToo) {
   SecondStep test(2);
   auto inputs = test.gradients;
   inputs[1][5 * kBlock + 7] = std::numeric_limits<float>::quiet_NaN();
-  const Legs legs = test.crew.step(inputs);
+  const Legs legs = test.group.step(inputs);
   ASSERT_EQ(legs.size(), 2u);
   ASSERT_EQ(legs[1].size(), 1u);
   EXPECT_TRUE(legs[1][0].what ==
               (Reduction{.op = Op::f32_sum, .bits = 32, .count = kBlock, .grain = kBlock}));
   for (std::size_t i = 5 * kBlock; i < 6 * kBlock; ++i) {
     if (i == 5 * kBlock + 7) {
-      EXPECT_TRUE(std::isnan(test.crew.means[0][i]));
+      EXPECT_TRUE(std::isnan(test.group.means[0][i]));
     } else {
-      EXPECT_EQ(test.crew.means[0][i], (inputs[0][i] + inputs[1][i]) / 2);
-      EXPECT_EQ(test.crew.residuals[1][i], 0.0f);
+      EXPECT_EQ(test.group.means[0][i], (inputs[0][i] + inputs[1][i]) / 2);
+      EXPECT_EQ(test.group.residuals[1][i], 0.0f);
     }
   }
   const auto widths = widths_by_chunk(test.kept, test.layout, 5);
   test.expect_block(inputs, 4, test.kept[4], widths[4]);
   // Kept as 4095, the block has no width in the next step and is sent again with its new scale.
-  test.crew.key = chunk_key(1, 9, 3);
-  for (Floats& residual : test.crew.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
-  const Legs back = test.crew.step(test.gradients);
+  test.group.key = chunk_key(1, 9, 3);
+  for (Floats& residual : test.group.residuals) std::fill(residual.begin(), residual.end(), 0.0f);
+  const Legs back = test.group.step(test.gradients);
   ASSERT_EQ(back.size(), 2u);
   EXPECT_EQ(lanes_of(back[1], Op::lane_sum), kBlock);
   EXPECT_EQ(lanes_of(back[0], Op::lane_sum), kCount - kBlock);
@@ -226,7 +227,7 @@ TEST(TidePrevious, GrowthIsDampedAndTheResidualKeepsTheRest) {
   for (const float by : {1.2f, 1.8f, 2.5f, 3.5f}) {
     SecondStep test(1);
     const auto inputs = scaled(test.gradients, 6, by);
-    const Legs legs = test.crew.step(inputs);
+    const Legs legs = test.group.step(inputs);
     ASSERT_EQ(legs.size(), 1u) << by;
     const Code12 own = code_at(legs[0][0].ups[0], 6);
     const Code12 used = std::max<Code12>(test.kept[6], static_cast<Code12>(own - 4));
@@ -237,8 +238,8 @@ TEST(TidePrevious, GrowthIsDampedAndTheResidualKeepsTheRest) {
     const auto widths = widths_by_chunk(test.kept, test.layout, 5);
     test.expect_block(damped, 6, test.kept[6], widths[6]);
     for (std::size_t i = 6 * kBlock; i < 7 * kBlock; ++i) {
-      const float rest = inputs[0][i] - test.crew.means[0][i];
-      ASSERT_NEAR(test.crew.residuals[0][i], rest, 1e-5f * by) << "nothing is lost";
+      const float rest = inputs[0][i] - test.group.means[0][i];
+      ASSERT_NEAR(test.group.residuals[0][i], rest, 1e-5f * by) << "nothing is lost";
     }
   }
 }
@@ -299,14 +300,14 @@ TEST(TidePrevious, DampingBeginsFiveEighthsOfAnOctaveAboveTheKeptScale) {
     SecondStep test(1);
     const auto by = static_cast<float>(std::exp2(above / 8.0));
     const auto inputs = scaled(test.gradients, 6, by);
-    const Legs legs = test.crew.step(inputs);
+    const Legs legs = test.group.step(inputs);
     const Code12 own = code_at(legs[0][0].ups[0], 6);
     ASSERT_EQ(own, test.kept[6] + above);
     const int used = above > 4 ? own - 4 : test.kept[6];
     unsigned width = 0;
     const auto sent = codes_sent(test, legs, 6, width);
     EXPECT_EQ(sent,
-              codes_by_the_readme(std::span(inputs[0]).subspan(6 * kBlock, kBlock), test.crew.key,
+              codes_by_the_readme(std::span(inputs[0]).subspan(6 * kBlock, kBlock), test.group.key,
                                   6 * kBlock, width, static_cast<Code12>(used)))
         << above;
   }
@@ -316,7 +317,7 @@ TEST(TidePrevious, BlocksAreSentAgainFromSeventeenEighthsOfAnOctaveOn) {
   for (const int change : {-18, -17, -16, -15, 15, 16, 17, 18}) {
     SecondStep test(1);
     const auto by = static_cast<float>(std::exp2(change / 8.0));
-    const Legs legs = test.crew.step(scaled(test.gradients, 3, by));
+    const Legs legs = test.group.step(scaled(test.gradients, 3, by));
     ASSERT_EQ(code_at(legs[0][0].down, 3), test.kept[3] + change);
     EXPECT_EQ(legs.size(), std::abs(change) > 16 ? 2u : 1u) << change;
   }
@@ -328,9 +329,9 @@ TEST(TidePrevious, DampedGrowthComesBackWithTheNextSteps) {
   std::vector<double> sum(kCount);
   const int steps = 40;
   for (int step = 0; step < steps; ++step) {
-    test.crew.key = chunk_key(1, 10 + static_cast<std::uint64_t>(step), 3);
-    ASSERT_EQ(test.crew.step(grown).size(), 1u) << step;
-    for (std::size_t i = 0; i < kCount; ++i) sum[i] += test.crew.means[0][i] / steps;
+    test.group.key = chunk_key(1, 10 + static_cast<std::uint64_t>(step), 3);
+    ASSERT_EQ(test.group.step(grown).size(), 1u) << step;
+    for (std::size_t i = 0; i < kCount; ++i) sum[i] += test.group.means[0][i] / steps;
   }
   const auto wanted = true_mean(grown);
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -341,26 +342,27 @@ TEST(TidePrevious, DampedGrowthComesBackWithTheNextSteps) {
 // ---- Contributors that differ between the rounds of one step.
 
 // What was counted and what is kept is what was brought, by coordinate.
-void expect_nothing_twice(const Crew& crew, const std::vector<Floats>& inputs, double counted) {
+void expect_nothing_twice(const TideByHand& group, const std::vector<Floats>& inputs,
+                          double counted) {
   for (std::size_t i = 0; i < kCount; ++i) {
     double brought = 0;
     double held = 0;
     for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
       brought += inputs[rank][i];
-      held += crew.residuals[rank][i];
+      held += group.residuals[rank][i];
     }
-    ASSERT_NEAR(counted * crew.means[0][i] + held, brought, 1e-4) << i;
+    ASSERT_NEAR(counted * group.means[0][i] + held, brought, 1e-4) << i;
   }
 }
 
 constexpr std::uint32_t kEveryGrain = 99;
 
-void expect_sent_again(const Told& told, const std::vector<std::uint32_t>& in_scales,
+void expect_sent_again(const TideOptions& told, const std::vector<std::uint32_t>& in_scales,
                        const std::vector<std::uint32_t>& in_codes, std::uint32_t odd_grain) {
   SecondStep test(4, told);
   const auto inputs = gradients_of(4, kCount, 8, 0);
   const Legs legs =
-      test.crew.step(inputs, [&](std::size_t, std::size_t round, std::uint32_t grain) {
+      test.group.step(inputs, [&](std::size_t, std::size_t round, std::uint32_t grain) {
         const bool odd = round > 0 && (odd_grain == kEveryGrain || grain == odd_grain);
         return set_of(4, odd ? in_codes : in_scales);
       });
@@ -376,14 +378,14 @@ void expect_sent_again(const Told& told, const std::vector<std::uint32_t>& in_sc
   for (std::uint32_t k = 0; k < 4; ++k) {
     if (!legs[0][0].from[k]) missing.push_back(k);
   }
-  EXPECT_LT(vnmse(true_mean(inputs, missing), test.crew.means[0]), 0.05);
+  EXPECT_LT(vnmse(true_mean(inputs, missing), test.group.means[0]), 0.05);
   if (told.down == Down::round) return;  // the rounding of sums is in nobody's residual
   const auto agreed = codes_of(legs[0][0].down, test.layout);
   const auto widths = widths_by_chunk(agreed, test.layout, told.bits);
   for (std::uint32_t b = 0; b < 10; ++b) {
     test.expect_block(inputs, b, agreed[b], widths[b], missing);
   }
-  expect_nothing_twice(test.crew, inputs, static_cast<double>(in_scales.size()));
+  expect_nothing_twice(test.group, inputs, static_cast<double>(in_scales.size()));
 }
 
 // All grains of the codes, or one of them, count others than the scales.
@@ -417,17 +419,17 @@ TEST(TidePrevious, CodesThatCountMoreThanTheScalesAreSentAgain) {
 TEST(TidePrevious, AWorkerMissingInTheWholeStepIsLeftOutInOneStep) {
   SecondStep test(3);
   const auto inputs = gradients_of(3, kCount, 9, 0);
-  ASSERT_EQ(test.crew.step(inputs, {1}).size(), 1u);
-  EXPECT_EQ(test.crew.residuals[1], inputs[1]);
-  expect_nothing_twice(test.crew, inputs, 2);
+  ASSERT_EQ(test.group.step(inputs, {1}).size(), 1u);
+  EXPECT_EQ(test.group.residuals[1], inputs[1]);
+  expect_nothing_twice(test.group, inputs, 2);
 }
 
 // A worker whose state is younger than the others' would ask otherwise; all must lose it together.
 TEST(TidePrevious, ABlockWithoutAKeptScaleBeginsAnew) {
   SecondStep test(2);
-  for (Bytes& state : test.crew.states) state[2 * 4] = state[2 * 4 + 1] = std::byte{0};
-  EXPECT_EQ(test.crew.step(test.gradients).size(), 2u);
-  EXPECT_EQ(test.crew.step(test.gradients).size(), 1u);
+  for (Bytes& state : test.group.states) state[2 * 4] = state[2 * 4 + 1] = std::byte{0};
+  EXPECT_EQ(test.group.step(test.gradients).size(), 2u);
+  EXPECT_EQ(test.group.step(test.gradients).size(), 1u);
 }
 
 }  // namespace

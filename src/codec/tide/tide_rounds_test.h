@@ -1,5 +1,5 @@
-// Runs tide's exchanges of a crew of workers by hand, keeps what went over the wire, and computes
-// from the README what should have.
+// Steps of tide by hand, options by name, and what should have gone over the wire, computed from
+// the README.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,24 +13,24 @@
 #include <span>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/random.h"
 #include "codec/tide/tide.h"
 #include "codec/tide/tide_layout.h"
 #include "codec/tide/tide_scales.h"
 #include "kernels/lanes/lanes.h"
-#include "round/combine.h"
-#include "tests/support/codec_worker.h"
+#include "tests/support/group_by_hand.h"
 
 namespace sluice::tide {
 
+using support::all_but;
+using support::Bytes;
 using support::Floats;
-using support::Team;
-using support::Worker;
-using Bytes = std::vector<std::byte>;
+using support::Legs;
+using support::set_of;
+using support::Went;
 
 // The options, with exact sums down unless said otherwise.
-struct Told {
+struct TideOptions {
   double bits = 4;
   std::uint32_t block = 256;
   Down down = Down::full;
@@ -39,7 +39,7 @@ struct Told {
   bool floor = true;
 };
 
-inline OptionValues options_of(const Told& told) {
+inline OptionValues options_of(const TideOptions& told) {
   OptionValues options;
   options.values[0] = told.bits;
   options.values[1] = std::countr_zero(told.block) - 6;
@@ -49,187 +49,22 @@ inline OptionValues options_of(const Told& told) {
   options.values[5] = told.floor ? 1.0 : 0.0;
   return options;
 }
-inline std::unique_ptr<Codec> codec_of(const Told& told) { return *make(options_of(told)); }
+inline std::unique_ptr<Codec> codec_of(const TideOptions& told) { return *make(options_of(told)); }
 
-// A round as it went: what was asked, of whom, everybody's bytes, the answer.
-struct Went {
-  Reduction what;
-  bool restricted = false;
-  std::vector<bool> from;  // of its first grain
-  std::vector<Bytes> ups;
-  Bytes down;
-};
-using Legs = std::vector<std::vector<Went>>;  // rounds of no lanes are left out
-
-// Who is counted where a round does not say: by step of the exchange, round and grain.
-using Counted = std::function<WorkerSet(std::size_t, std::size_t, std::uint32_t)>;
-
-inline WorkerSet set_of(std::uint32_t n, const std::vector<std::uint32_t>& ranks) {
-  WorkerSet set(n);
-  for (const std::uint32_t rank : ranks) set.insert(rank);
-  return set;
-}
-inline Counted all_but(std::uint32_t n, const std::vector<std::uint32_t>& missing) {
-  WorkerSet set = WorkerSet::all(n);
-  for (const std::uint32_t rank : missing) set.erase(rank);
-  return [set](std::size_t, std::size_t, std::uint32_t) { return set; };
-}
-
-// What a carrier does: one step of rounds, reduced and laid into everybody's memory.
-class Courier {
+// Workers and what a group would keep for them. Of what went, rounds of no lanes are left out.
+class TideByHand : public support::GroupByHand {
  public:
-  Courier(std::uint32_t n, Counted counted) : n_(n), counted_(std::move(counted)) {}
+  TideByHand(const TideOptions& told, std::uint32_t n, std::size_t count, bool feedback = true)
+      : GroupByHand(codec_of(told), n, {1, 1, count}, feedback) {}
 
-  // By rank, the answers to the rounds that this rank asked for. Valid until the next call.
-  std::vector<std::vector<Answer>> carry(const std::vector<std::vector<Round>>& asked,
-                                         std::size_t step, std::vector<Went>& log) {
-    sets_.clear();
-    parts_.clear();
-    std::vector<std::vector<Answer>> answers(n_);
-    for (std::size_t i = 0; i < asked[0].size(); ++i) {
-      if (asked[0][i].what.count == 0) {
-        for (auto& mine : answers) mine.emplace_back();
-        continue;
-      }
-      log.push_back(reduce(asked, i, step, log.size()));
-      for (std::uint32_t rank = 0; rank < n_; ++rank) {
-        const Bytes& down = log.back().down;
-        std::copy(down.begin(), down.end(), asked[rank][i].down.begin());
-        answers[rank].push_back({asked[rank][i].down.first(down.size()), *parts_.back()});
-      }
-    }
-    return answers;
-  }
-
- private:
-  Went reduce(const std::vector<std::vector<Round>>& asked, std::size_t index, std::size_t step,
-              std::size_t number) {
-    const Round& round = asked[0][index];
-    Went went{round.what, !round.only.unrestricted(), {}, {}, {}};
-    for (const auto& mine : asked) {
-      EXPECT_TRUE(mine[index].what == round.what && mine[index].only == round.only);
-      EXPECT_TRUE(check(round.what, n_).has_value());
-      EXPECT_EQ(mine[index].up.size(), up_size(round.what));
-      EXPECT_GE(mine[index].down.size(), down_size_max(round.what, n_));
-      went.ups.emplace_back(mine[index].up.begin(), mine[index].up.end());
-    }
-    went.down.resize(down_size_max(round.what, n_));
-    parts_.push_back(std::make_unique<std::vector<Part>>());
-    const std::uint32_t grain = grain_of(round.what);
-    std::size_t used = 0;
-    for (std::uint32_t first = 0; first < round.what.count; first += grain) {
-      const std::uint32_t count = std::min(grain, round.what.count - first);
-      sets_.push_back(std::make_unique<WorkerSet>(
-          went.restricted ? named(round.only) : counted_(step, number, first / grain)));
-      const Workers from = sets_.back()->view();
-      parts_.back()->push_back({first, count, from});
-      used += combine_part(went, parts_.back()->back(), std::span(went.down).subspan(used));
-    }
-    went.down.resize(used);
-    for (std::uint32_t k = 0; k < n_; ++k) went.from.push_back(parts_.back()->front().from.has(k));
-    return went;
-  }
-  std::size_t combine_part(const Went& went, const Part& part, std::span<std::byte> down) const {
-    std::vector<Contribution> contributions;
-    for (std::uint32_t rank = 0; rank < n_; ++rank) {
-      if (part.from.has(rank)) contributions.push_back({rank, went.ups[rank]});
-    }
-    AlignedBuffer scratch(scratch_size(went.what));
-    return combine(went.what, n_, part.first, part.count, contributions, scratch.bytes(), down);
-  }
-  [[nodiscard]] WorkerSet named(Workers only) const {
-    WorkerSet set(n_);
-    for (std::uint32_t rank = 0; rank < n_; ++rank) {
-      if (only.has(rank)) set.insert(rank);
-    }
-    return set;
-  }
-
-  std::uint32_t n_;
-  Counted counted_;
-  std::vector<std::unique_ptr<WorkerSet>> sets_;
-  std::vector<std::unique_ptr<std::vector<Part>>> parts_;
-};
-
-// Runs the exchange of all workers to its end.
-inline Legs run(Team& team, const Counted& counted) {
-  const auto n = static_cast<std::uint32_t>(team.size());
-  Courier courier(n, counted);
-  Legs legs;
-  std::vector<std::vector<Answer>> answers(n);
-  while (true) {
-    std::vector<std::vector<Round>> asked(n);
-    for (std::uint32_t rank = 0; rank < n; ++rank) {
-      const Result<Leg> leg = team[rank]->exchange->next(answers[rank]);
-      EXPECT_TRUE(leg.has_value()) << "step " << legs.size() << ": " << leg.error().what;
-      if (!leg) return legs;
-      asked[rank].assign(leg->rounds.begin(), leg->rounds.end());
-      EXPECT_EQ(asked[rank].size(), asked[0].size());
-    }
-    if (asked[0].empty()) return legs;
-    std::vector<Went> log;
-    answers = courier.carry(asked, legs.size(), log);
-    legs.push_back(std::move(log));
-  }
-}
-
-// Workers and what a group would keep for them from step to step.
-class Crew {
- public:
-  Crew(const Told& told, std::uint32_t n, std::size_t count, bool feedback = true)
-      : codec(codec_of(told)), n_(n), residuals(n, Floats(feedback ? count : 0)), states(n) {
-    const Tensor tensor{1, 1, count};
-    for (Bytes& state : states) state.resize(codec->plan(tensor, n).state_size);
-    tally.resize(codec->traits(n).tally_count);
-    model.resize(codec->traits(n).model_size);
-  }
-
-  // One step; those of `missing` are not counted where a round leaves it open.
-  Legs step(const std::vector<Floats>& gradients, const Counted& counted) {
-    Team team;
-    for (std::uint32_t rank = 0; rank < n_; ++rank) {
-      team.push_back(std::make_unique<Worker>(*codec, rank, n_, gradients[rank], residuals[rank]));
-      Chunk& chunk = team.back()->chunk;
-      chunk.key = key;
-      chunk.step = number;
-      chunk.state = states[rank];
-      if (in_place) chunk.mean = team.back()->gradient;
-      if (with_model) chunk.model = model;
-      if (with_model && rank == 0) chunk.tally = tally;  // all ranks would count alike
-      team.back()->restart(*codec);
-    }
-    Legs legs = run(team, counted);
-    means.clear();
-    for (std::uint32_t rank = 0; rank < n_; ++rank) {
-      means.push_back(in_place ? team[rank]->gradient : team[rank]->mean);
-      residuals[rank] = team[rank]->residual;
+  template <class Who = std::vector<std::uint32_t>>
+  Legs step(const std::vector<Floats>& gradients, const Who& who = {}) {
+    Legs legs = GroupByHand::step(gradients, who);
+    for (auto& rounds : legs) {
+      std::erase_if(rounds, [](const Went& round) { return round.what.count == 0; });
     }
     return legs;
   }
-  Legs step(const std::vector<Floats>& gradients, const std::vector<std::uint32_t>& missing = {}) {
-    return step(gradients, all_but(n_, missing));
-  }
-  // What a group does between steps.
-  void end_step() {
-    codec->end_step(tally, model);
-    std::fill(tally.begin(), tally.end(), std::uint64_t{0});
-  }
-
-  std::unique_ptr<Codec> codec;
-
- private:
-  std::uint32_t n_;
-
- public:
-  std::uint64_t key = chunk_key(1, 2, 3);
-  std::uint64_t number = 0;  // of the step
-  bool in_place = false;
-  bool with_model = false;
-  std::vector<Floats> means;
-  std::vector<Floats> residuals;
-  std::vector<Bytes> states;
-  std::vector<std::uint64_t> tally;
-  Bytes model;
 };
 
 // ---- Inputs.

@@ -62,7 +62,7 @@ TEST(TideOptions, SumsFollowTheFeedbackUnlessTold) {
 
 // Where a rounded sum has as many bits as the codes can need, nothing is rounded.
 TEST(TideOptions, FeedbackIsTakenWhereSumsLoseNothing) {
-  const auto takes = [](const Told& told, std::uint32_t workers) {
+  const auto takes = [](const TideOptions& told, std::uint32_t workers) {
     return codec_of(told)->traits(workers).takes_feedback();
   };
   OptionValues follows = options_of({});
@@ -114,21 +114,19 @@ TEST(TideOptions, BudgetsAreThoseOfAllTensorsAndTinyOnesAreOutsideOfThem) {
 
 // A worker alone, driven up to its codes.
 struct UpToCodes {
-  UpToCodes(const Told& told, std::uint32_t n, const Floats& values)
+  UpToCodes(const TideOptions& told, std::uint32_t n, const Floats& values)
       : codec(codec_of(told)), worker(*codec, 0, n, values) {
-    const Result<Leg> scales = worker.exchange->next({});
-    const Round& round = scales->rounds[0];
+    const Round round = worker.ask();
     const WorkerSet all = WorkerSet::all(n);
     const Part part{0, round.what.count, all.view()};
-    const std::vector<Answer> answers{{round.up, {&part, 1}}};
-    const Result<Leg> codes = worker.exchange->next(answers);
+    const Result<Leg> codes = worker.answer(round.up, {&part, 1});
     EXPECT_TRUE(codes.has_value());
     for (const Round& one : codes->rounds) {
       if (one.what.count != 0) rounds.push_back(one);
     }
   }
   std::unique_ptr<Codec> codec;
-  Worker worker;
+  support::WorkerByHand worker;
   std::vector<Round> rounds;
 };
 
@@ -153,7 +151,7 @@ TEST(TideOptions, ExtraBitsOfARoundedSumFollowTheWorkersUnlessTold) {
 
 // The codes' rounds: one per width that occurs, ascending, with the lanes that the README gives.
 void expect_rounds(const std::vector<Went>& rounds, const std::vector<unsigned>& widths,
-                   const TideLayout& layout, const Told& told) {
+                   const TideLayout& layout, const TideOptions& told) {
   std::array<std::uint32_t, 9> lanes{};
   for (std::uint32_t b = 0; b < layout.blocks(); ++b) lanes[widths[b]] += layout[b].size;
   std::size_t at = 0;
@@ -180,7 +178,7 @@ std::uint64_t bits_up(const Legs& legs) {
   return bits;
 }
 
-void expect_steps(const Legs& legs, const Told& told, std::uint32_t count) {
+void expect_steps(const Legs& legs, const TideOptions& told, std::uint32_t count) {
   const TideLayout layout(count, told.block);
   ASSERT_EQ(legs.size(), 2u);
   ASSERT_EQ(legs[0].size(), 1u);
@@ -207,10 +205,10 @@ TEST(Tide, OneRoundOfScalesThenOnePerWidthWithinTheBudget) {
     for (const double bits : {1.0, 1.3, 2.0, 2.71828, 4.0, 5.5, 7.99, 8.0}) {
       for (const std::uint32_t count :
            {16u, 17u, 63u, 64u, 200u, 255u, 256u, 257u, 1000u, 4096u, 5000u}) {
-        const Told told{.bits = bits, .block = block};
+        const TideOptions told{.bits = bits, .block = block};
         SCOPED_TRACE(::testing::Message() << count << " in " << block << ", bits=" << bits);
-        Crew crew(told, 2, count);
-        expect_steps(crew.step(gradients_of(2, count, count + block)), told, count);
+        TideByHand group(told, 2, count);
+        expect_steps(group.step(gradients_of(2, count, count + block)), told, count);
         if (::testing::Test::HasFatalFailure()) return;
       }
     }
@@ -220,8 +218,8 @@ TEST(Tide, OneRoundOfScalesThenOnePerWidthWithinTheBudget) {
 TEST(Tide, WholeBytesOfTheBudgetAreKeptWhereBlocksAreEven) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     for (const double bits : {1.0, 1.7, 3.0, 4.25}) {
-      Crew crew({.bits = bits}, 1, 4096);
-      const Legs legs = crew.step(gradients_of(1, 4096, seed, 5));
+      TideByHand group({.bits = bits}, 1, 4096);
+      const Legs legs = group.step(gradients_of(1, 4096, seed, 5));
       EXPECT_LE(static_cast<double>(bits_up(legs)), bits * 4096);
       EXPECT_GT(static_cast<double>(bits_up(legs)), bits * 4096 - 8 - 256) << "and it is used up";
     }
@@ -229,11 +227,11 @@ TEST(Tide, WholeBytesOfTheBudgetAreKeptWhereBlocksAreEven) {
 }
 
 TEST(Tide, ScaleCodesAreThoseOfInputAndResidualAndTheLargestIsAgreed) {
-  Crew crew({.block = 64}, 2, 128);
+  TideByHand group({.block = 64}, 2, 128);
   std::vector<Floats> gradients{Floats(128, 0.5f), Floats(128, 0.25f)};
-  crew.residuals[0] = Floats(128, 0.5f);
+  group.residuals[0] = Floats(128, 0.5f);
   gradients[1][70] = 4;
-  const Legs legs = crew.step(gradients);
+  const Legs legs = group.step(gradients);
   const auto energy = [](double sum) { return std::lround(4 * std::log2(sum / 64) + 1200); };
   EXPECT_EQ(code_at(legs[0][0].ups[0], 0), 1200) << "(0.5 + 0.5)²";
   EXPECT_EQ(code_at(legs[0][0].ups[1], 0), 1184);
@@ -246,7 +244,7 @@ TEST(Tide, ScaleCodesAreThoseOfInputAndResidualAndTheLargestIsAgreed) {
 
 TEST(Tide, AMissingWorkerSendsZerosKeepsEverythingAndIsInNobodysMean) {
   for (const Down down : {Down::full, Down::narrow, Down::round}) {
-    Crew with({.bits = 6, .down = down}, 3, 300);
+    TideByHand with({.bits = 6, .down = down}, 3, 300);
     std::vector<Floats> gradients = gradients_of(3, 300, 5);
     for (float& value : gradients[1]) value *= 1000;
     with.residuals[1] = normals(300, 9);
@@ -265,22 +263,22 @@ TEST(Tide, AMissingWorkerSendsZerosKeepsEverythingAndIsInNobodysMean) {
 }
 
 TEST(Tide, AMissingWorkersInfinityStaysAway) {
-  Crew crew({.block = 64}, 2, 64);
-  crew.residuals[1] = Floats(64, 2.0f);
-  const Legs legs = crew.step({Floats(64, 1.0f), Floats(64, kInf)}, {1});
+  TideByHand group({.block = 64}, 2, 64);
+  group.residuals[1] = Floats(64, 2.0f);
+  const Legs legs = group.step({Floats(64, 1.0f), Floats(64, kInf)}, {1});
   EXPECT_EQ(legs[1][0].what.op, Op::lane_sum);
-  for (const float mean : crew.means[1]) EXPECT_TRUE(std::isfinite(mean));
-  EXPECT_EQ(crew.residuals[1], Floats(64, 2.0f));
+  for (const float mean : group.means[1]) EXPECT_TRUE(std::isfinite(mean));
+  EXPECT_EQ(group.residuals[1], Floats(64, 2.0f));
 }
 
 // The mean of a subset is that of a world in which the others' dithers do not exist, up to the
 // place of each dither: nothing of a missing one's is taken off.
 TEST(Tide, OneCountedWorkerIsDecodedFromItsOwnCodes) {
-  Crew crew({.bits = 5}, 4, 512);
+  TideByHand group({.bits = 5}, 4, 512);
   const auto gradients = gradients_of(4, 512, 6);
-  crew.step(gradients, {0, 1, 3});
+  group.step(gradients, {0, 1, 3});
   for (std::size_t i = 0; i < 512; ++i) {
-    ASSERT_EQ(crew.residuals[2][i], gradients[2][i] - crew.means[0][i])
+    ASSERT_EQ(group.residuals[2][i], gradients[2][i] - group.means[0][i])
         << "its residual is what the mean of one lacks, bit for bit";
   }
 }
@@ -288,7 +286,7 @@ TEST(Tide, OneCountedWorkerIsDecodedFromItsOwnCodes) {
 // ---- Edges.
 
 TEST(Tide, ZerosAndNothing) {
-  Crew zeros({.block = 64}, 2, 100);
+  TideByHand zeros({.block = 64}, 2, 100);
   const Legs legs = zeros.step({Floats(100, -0.0f), Floats(100)});
   EXPECT_EQ(legs[0][0].down, Bytes(5)) << "three scale codes of zero";
   EXPECT_TRUE(legs[1].empty());
@@ -296,39 +294,39 @@ TEST(Tide, ZerosAndNothing) {
   EXPECT_FALSE(std::signbit(zeros.means[0][0]));
   EXPECT_EQ(zeros.residuals[1], Floats(100));
 
-  Crew nothing({}, 2, 0);
+  TideByHand nothing({}, 2, 0);
   for (const auto& rounds : nothing.step({{}, {}})) EXPECT_TRUE(rounds.empty());
 }
 
 TEST(Tide, BlocksThatGetNoBitsHaveMeanZeroAndKeepEverything) {
-  Crew crew({.bits = 1, .block = 64, .floor = false}, 2, 1024);
+  TideByHand group({.bits = 1, .block = 64, .floor = false}, 2, 1024);
   std::vector<Floats> gradients = gradients_of(2, 1024, 7, 1);
   for (auto& gradient : gradients) {
     for (std::size_t i = 256; i < 320; ++i) gradient[i] *= 1e-6f;
   }
-  const Legs legs = crew.step(gradients);
+  const Legs legs = group.step(gradients);
   const TideLayout layout(1024, 64);
   const auto widths = widths_by_chunk(codes_of(legs[0][0].down, layout), layout, 1, false);
   ASSERT_EQ(widths[4], 0u);
   for (std::size_t i = 256; i < 320; ++i) {
-    ASSERT_EQ(crew.means[1][i], 0.0f);
-    ASSERT_EQ(crew.residuals[0][i], gradients[0][i]);
+    ASSERT_EQ(group.means[1][i], 0.0f);
+    ASSERT_EQ(group.residuals[0][i], gradients[0][i]);
   }
 }
 
 TEST(Tide, TensorsBelowSixteenTravelAsFloatsInOneRound) {
   for (std::uint32_t count = 1; count < 16; ++count) {
-    Crew crew({}, 3, count);
+    TideByHand group({}, 3, count);
     const auto gradients = gradients_of(3, count, count);
-    const Legs legs = crew.step(gradients, {1});
+    const Legs legs = group.step(gradients, {1});
     ASSERT_EQ(legs.size(), 1u);
     ASSERT_EQ(legs[0].size(), 1u);
     EXPECT_EQ(legs[0][0].what.op, Op::f32_sum);
     EXPECT_EQ(legs[0][0].ups[0].size(), 4 * count);
     for (std::uint32_t i = 0; i < count; ++i) {
-      EXPECT_EQ(crew.means[1][i], (gradients[0][i] + gradients[2][i]) / 2);
-      EXPECT_EQ(crew.residuals[0][i], 0.0f);
-      EXPECT_EQ(crew.residuals[1][i], gradients[1][i]) << "not counted";
+      EXPECT_EQ(group.means[1][i], (gradients[0][i] + gradients[2][i]) / 2);
+      EXPECT_EQ(group.residuals[0][i], 0.0f);
+      EXPECT_EQ(group.residuals[1][i], gradients[1][i]) << "not counted";
     }
   }
 }
@@ -338,8 +336,8 @@ TEST(Tide, TheMeanMayBeTheGradientsOwnMemory) {
     for (const std::uint32_t count : {10u, 5000u}) {
       auto gradients = gradients_of(3, count, 8);
       if (count > 10) gradients[1][700] = kNan;  // and a block that travels exactly
-      Crew apart({.bits = 2}, 3, count, feedback);
-      Crew same({.bits = 2}, 3, count, feedback);
+      TideByHand apart({.bits = 2}, 3, count, feedback);
+      TideByHand same({.bits = 2}, 3, count, feedback);
       same.in_place = true;
       for (const std::vector<std::uint32_t>& missing : {std::vector<std::uint32_t>{}, {2}}) {
         apart.step(gradients, missing);
@@ -367,9 +365,9 @@ TEST(Tide, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
   gradients[1][130] = kNan;
   gradients[0][131] = kInf;
   gradients[2][190] = -kInf;
-  Crew clean({.bits = 5, .block = 64}, 3, count);
+  TideByHand clean({.bits = 5, .block = 64}, 3, count);
   clean.step(clean_gradients);
-  Crew spoilt({.bits = 5, .block = 64}, 3, count);
+  TideByHand spoilt({.bits = 5, .block = 64}, 3, count);
   const Legs legs = spoilt.step(gradients);
   const Went& exact = legs[1].back();
   ASSERT_TRUE(exact.what == (Reduction{.op = Op::f32_sum, .bits = 32, .count = 64, .grain = 64}));
@@ -398,21 +396,21 @@ TEST(Tide, InfinityAndNanArriveWhereTheyWereAndOtherBlocksDoNotNotice) {
 TEST(Tide, ABadTailIsPaddedWithZeros) {
   Floats values = normals(64 + 7, 10);
   values[70] = kInf;
-  Crew crew({.block = 64}, 2, 71);
-  const Legs legs = crew.step({values, normals(71, 11)});
+  TideByHand group({.block = 64}, 2, 71);
+  const Legs legs = group.step({values, normals(71, 11)});
   ASSERT_EQ(legs[1].back().what.count, 16u);
   for (std::size_t lane = 7; lane < 16; ++lane) {
     EXPECT_EQ(load_le<std::uint32_t>(legs[1].back().ups[0], 4 * lane), 0u);
   }
-  EXPECT_EQ(crew.means[0][70], kInf);
+  EXPECT_EQ(group.means[0][70], kInf);
 }
 
 // Energy beyond float32, though every value is finite.
 TEST(Tide, BlocksTooLargeToSquareTravelExactly) {
-  Crew crew({.block = 64}, 2, 64);
-  crew.step({Floats(64, 3e38f), Floats(64, -1e38f)});
-  EXPECT_EQ(crew.means[0], Floats(64, (3e38f - 1e38f) / 2));
-  EXPECT_EQ(crew.residuals[0], Floats(64));
+  TideByHand group({.block = 64}, 2, 64);
+  group.step({Floats(64, 3e38f), Floats(64, -1e38f)});
+  EXPECT_EQ(group.means[0], Floats(64, (3e38f - 1e38f) / 2));
+  EXPECT_EQ(group.residuals[0], Floats(64));
 }
 
 TEST(Tide, AResidualNeverHoldsInfinityOrNan) {
@@ -420,10 +418,10 @@ TEST(Tide, AResidualNeverHoldsInfinityOrNan) {
   bad[3] = kNan;
   bad[5] = kInf;
   for (const std::vector<std::uint32_t>& missing : {std::vector<std::uint32_t>{}, {0}, {1}}) {
-    Crew crew({.block = 64}, 2, 128);
-    crew.residuals[0] = Floats(128, 0.5f);
-    crew.step({bad, Floats(128, 2.0f)}, missing);
-    for (const Floats& residual : crew.residuals) {
+    TideByHand group({.block = 64}, 2, 128);
+    group.residuals[0] = Floats(128, 0.5f);
+    group.step({bad, Floats(128, 2.0f)}, missing);
+    for (const Floats& residual : group.residuals) {
       for (const float rest : residual) ASSERT_TRUE(std::isfinite(rest));
     }
   }
@@ -434,8 +432,8 @@ TEST(Tide, AResidualNeverHoldsInfinityOrNan) {
 TEST(Tide, NarrowSumsDecodeToTheBitsOfFullOnes) {
   for (const std::uint32_t n : {1u, 2u, 5u, 17u}) {
     const auto gradients = gradients_of(n, 1500, n);
-    Crew full({.bits = 3, .down = Down::full}, n, 1500);
-    Crew narrow({.bits = 3, .down = Down::narrow}, n, 1500);
+    TideByHand full({.bits = 3, .down = Down::full}, n, 1500);
+    TideByHand narrow({.bits = 3, .down = Down::narrow}, n, 1500);
     const Legs wide = full.step(gradients);
     const Legs tight = narrow.step(gradients);
     EXPECT_EQ(full.means, narrow.means);
@@ -447,8 +445,8 @@ TEST(Tide, NarrowSumsDecodeToTheBitsOfFullOnes) {
 // Where the rounded lane holds every sum it is the full one.
 TEST(Tide, RoundedSumsOfOneWorkerAreExact) {
   const auto gradients = gradients_of(1, 1000, 12);
-  Crew full({.down = Down::full}, 1, 1000);
-  Crew rounded({.down = Down::round, .extra = 0}, 1, 1000);
+  TideByHand full({.down = Down::full}, 1, 1000);
+  TideByHand rounded({.down = Down::round, .extra = 0}, 1, 1000);
   full.step(gradients);
   rounded.step(gradients);
   EXPECT_EQ(full.means, rounded.means);
@@ -459,8 +457,8 @@ TEST(Tide, RoundedSumsOfOneWorkerAreExact) {
 TEST(Tide, RoundedSumsAreWithinHalfOfWhatTheirShiftDrops) {
   const std::uint32_t n = 8;
   const auto gradients = gradients_of(n, 256, 13);
-  Crew full({.down = Down::full}, n, 256);
-  Crew rounded({.down = Down::round, .extra = 1}, n, 256);
+  TideByHand full({.down = Down::full}, n, 256);
+  TideByHand rounded({.down = Down::round, .extra = 1}, n, 256);
   full.step(gradients);
   const Legs legs = rounded.step(gradients);
   ASSERT_EQ(legs[1].size(), 1u);

@@ -1,4 +1,4 @@
-#include "tests/support/rig.h"
+#include "tests/support/guarded_exchange.h"
 
 #include <fmt/format.h>
 
@@ -12,13 +12,13 @@
 #include "base/random.h"
 #include "catalog/feedbacks.h"
 #include "feedback/keeping.h"
+#include "tests/support/data.h"
 #include "tests/support/recording_carrier.h"
-#include "tests/support/team.h"
 
 namespace sluice::support {
 namespace {
 
-constexpr std::uint32_t kStepsMax = 64;  // of one exchange; more is taken for endless
+constexpr std::uint32_t kLegsMax = 64;  // of one exchange; more is taken for endless
 constexpr std::uint64_t kSeed = 3;
 constexpr std::uint64_t kTensorId = 0x2001;
 
@@ -27,27 +27,27 @@ using Bytes = std::vector<std::byte>;
 Bytes copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 
 // One worker's memory, exchange and traffic.
-class Bench {
+class GuardedExchange {
  public:
-  Bench(const Codec& codec, const RigCase& rig_case, const Extent& extent, Carrier& carrier,
-        const Tampering& tampering)
+  GuardedExchange(const Codec& codec, const GuardedCase& guarded_case, const Extent& extent,
+                  Carrier& carrier, const Tampering& tampering)
       : tampering_(carrier, extent.workers, tampering),
         record_(tampering_, extent.workers),
-        gradient_(extent.count * sizeof(float), rig_case.borders),
-        mean_(extent.count * sizeof(float), rig_case.borders),
-        feedback_(std::move(*make_feedback(rig_case.feedback))),
+        gradient_(extent.count * sizeof(float), guarded_case.borders),
+        mean_(extent.count * sizeof(float), guarded_case.borders),
+        feedback_(std::move(*make_feedback(guarded_case.feedback))),
         kept_memory_(feedback_.info->memories.size() * extent.count * sizeof(float),
-                     rig_case.borders),
-        state_(codec.plan(extent.tensor, extent.workers).state_size, rig_case.borders),
-        in_place_(rig_case.in_place) {
+                     guarded_case.borders),
+        state_(codec.plan(extent.tensor, extent.workers).state_size, guarded_case.borders),
+        in_place_(guarded_case.in_place) {
     const Traits traits = codec.traits(extent.workers);
     model_.resize(traits.model_size);
     tally_.resize(traits.tally_count);
-    fill_gradient(rig_case.data, kSeed, kTensorId, extent.rank, gradient_.as<float>());
+    fill_gradient(guarded_case.data, kSeed, kTensorId, extent.rank, gradient_.as<float>());
     fill_gradient(DataKind::normal, kSeed + 1, kTensorId, extent.rank, kept_memory_.as<float>());
     std::fill(state_.bytes().begin(), state_.bytes().end(), std::byte{0});
     // Unlike on any other rank, so that a coordinate nobody writes shows.
-    std::fill(mean_.as<float>().begin(), mean_.as<float>().end(), Team::unwritten(extent.rank));
+    std::fill(mean_.as<float>().begin(), mean_.as<float>().end(), unwritten(extent.rank));
     chunk_.extent = extent;
     chunk_.key = chunk_key(kSeed, 0, kTensorId);
     chunk_.gradient = gradient_.as<float>();
@@ -65,12 +65,12 @@ class Bench {
       kept_.kind->before(chunk_.gradient, kept_.memories, worker.input);
     }
     remember();
-    begin(codec, rig_case.borders);
+    begin(codec, guarded_case.borders);
   }
 
   // Makes one turn if the carrier has an answer; whether there was one.
   bool advance() {
-    if (worker.end != RigWorker::End::none) return false;
+    if (worker.end != GuardedWorker::End::none) return false;
     const auto answers = record_.take(ticket_);
     if (!answers && answers.error().code == Code::pending) return flush();
     if (!answers) {
@@ -90,7 +90,7 @@ class Bench {
 
   void start() { turn({}); }
 
-  void finish(RigOutcome& outcome) {
+  void finish(GuardedOutcome& outcome) {
     check_borders();
     if (!record_.complaint().empty()) complain(record_.complaint());
     if (outcome.complaint.empty()) outcome.complaint = complaint_;
@@ -106,7 +106,7 @@ class Bench {
     outcome.place_size = place_->bytes().size();
   }
 
-  RigWorker worker;
+  GuardedWorker worker;
 
  private:
   void complain(const std::string& what) {
@@ -172,22 +172,22 @@ class Bench {
   }
 
   void fail(const Error& error) {
-    worker.end = RigWorker::End::failed;
+    worker.end = GuardedWorker::End::failed;
     worker.error = error;
     check_untouched("error");
   }
 
   void turn(std::span<const Answer> answers) {
-    while (++turns_ <= kStepsMax) {
-      const Result<Leg> step = exchange_->next(answers);
-      if (!step) return fail(step.error());
-      if (step->kind == Leg::Kind::done) {
-        worker.end = RigWorker::End::done;
+    while (++turns_ <= kLegsMax) {
+      const Result<Leg> leg = exchange_->next(answers);
+      if (!leg) return fail(leg.error());
+      if (leg->kind == Leg::Kind::done) {
+        worker.end = GuardedWorker::End::done;
         return check_inputs();
       }
       check_untouched("ask");
-      if (step->kind == Leg::Kind::wait) return complain("waits, though nothing is on a device");
-      rounds_ = step->rounds;
+      if (leg->kind == Leg::Kind::wait) return complain("waits, though nothing is on a device");
+      rounds_ = leg->rounds;
       posted_.clear();
       for (const Round& round : rounds_) {
         if (round.what.count != 0) posted_.push_back(round);
@@ -245,40 +245,40 @@ class Bench {
 
 }  // namespace
 
-std::string describe(const RigCase& rig_case) {
+std::string describe(const GuardedCase& guarded_case) {
   return fmt::format("{} coordinates, {} workers, {} data, missing {}, feedback {}{}",
-                     rig_case.count, rig_case.workers, name_of(rig_case.data),
-                     name_of(rig_case.missing), rig_case.feedback,
-                     rig_case.in_place ? ", in place" : "");
+                     guarded_case.count, guarded_case.workers, name_of(guarded_case.data),
+                     name_of(guarded_case.missing), guarded_case.feedback,
+                     guarded_case.in_place ? ", in place" : "");
 }
 
-RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const RigCase& rig_case,
-                        const Tampering& tampering) {
+GuardedOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier,
+                            const GuardedCase& guarded_case, const Tampering& tampering) {
   Scenario scenario;
-  scenario.count = rig_case.count;
-  scenario.workers = rig_case.workers;
-  scenario.missing = rig_case.missing;
+  scenario.count = guarded_case.count;
+  scenario.workers = guarded_case.workers;
+  scenario.missing = guarded_case.missing;
   Tensor tensor = tensors_of(scenario)[0];
   tensor.id = kTensorId;
-  const Plan plan = codec.plan(tensor, rig_case.workers);
-  Extent extent{tensor, 0, std::min(rig_case.count, plan.count_max), 0, rig_case.workers};
+  const Plan plan = codec.plan(tensor, guarded_case.workers);
+  Extent extent{tensor, 0, std::min(guarded_case.count, plan.count_max), 0, guarded_case.workers};
   auto world = carrier.make_world(world_options(scenario, {}));
-  RigOutcome outcome;
+  GuardedOutcome outcome;
   if (!world) {
     outcome.complaint = world.error().message;
     return outcome;
   }
-  std::vector<std::unique_ptr<Bench>> benches;
-  for (extent.rank = 0; extent.rank < rig_case.workers; ++extent.rank) {
-    benches.push_back(
-        std::make_unique<Bench>(codec, rig_case, extent, (*world)->port(extent.rank), tampering));
+  std::vector<std::unique_ptr<GuardedExchange>> exchanges;
+  for (extent.rank = 0; extent.rank < guarded_case.workers; ++extent.rank) {
+    exchanges.push_back(std::make_unique<GuardedExchange>(codec, guarded_case, extent,
+                                                          (*world)->port(extent.rank), tampering));
   }
-  for (const auto& bench : benches) bench->start();
+  for (const auto& exchange : exchanges) exchange->start();
   for (bool moved = true; moved;) {
     moved = false;
-    for (const auto& bench : benches) moved = bench->advance() || moved;
+    for (const auto& exchange : exchanges) moved = exchange->advance() || moved;
   }
-  for (const auto& bench : benches) bench->finish(outcome);
+  for (const auto& exchange : exchanges) exchange->finish(outcome);
   return outcome;
 }
 

@@ -16,7 +16,7 @@
 
 namespace sluice::support {
 
-struct RigCase {
+struct GuardedCase {
   std::uint32_t count = 257;  // of the only chunk; no more than the codec's count_max is used
   std::uint32_t workers = 3;
   DataKind data = DataKind::normal;
@@ -26,9 +26,9 @@ struct RigCase {
   GuardedMemory::Borders borders = GuardedMemory::Borders::exact;
 };
 
-std::string describe(const RigCase& rig_case);
+std::string describe(const GuardedCase& guarded_case);
 
-struct RigWorker {
+struct GuardedWorker {
   enum class End : std::uint8_t { none, done, failed };
   End end = End::none;  // none: waits for others
   Error error;          // of End::failed
@@ -38,15 +38,15 @@ struct RigWorker {
   std::vector<float> residual;  // feedback's first memory
 };
 
-struct RigOutcome {
+struct GuardedOutcome {
   std::string complaint;  // the first promise that was broken; empty: none
-  std::vector<RigWorker> workers;
+  std::vector<GuardedWorker> workers;
   std::vector<std::vector<std::size_t>> down_sizes;  // of worker 0's answers, by leg and round
   std::size_t host_size = 0;                         // memory of one exchange
   std::size_t place_size = 0;
 };
 
-RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const RigCase& rig_case,
-                        const Tampering& tampering = {});
+GuardedOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier,
+                            const GuardedCase& guarded_case, const Tampering& tampering = {});
 
 }  // namespace sluice::support

@@ -19,10 +19,10 @@
 namespace sluice::support {
 
 // All workers of a job. Codec and inputs outlive it.
-class Team {
+class ScenarioJob {
  public:
-  Team(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs, const Way& way,
-       const Tampering& tampering = {});
+  ScenarioJob(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs, const Way& way,
+              const Tampering& tampering = {});
 
   // Runs a step of every worker, as Way has it.
   Verdict run(std::uint64_t step);
@@ -36,8 +36,6 @@ class Team {
   [[nodiscard]] std::span<const float> mean(std::size_t tensor, std::uint32_t rank) const {
     return means_[tensor][rank];
   }
-  // What was there before: unlike any mean, unlike on any other rank.
-  [[nodiscard]] static float unwritten(std::uint32_t rank);
   [[nodiscard]] Group& group(std::uint32_t rank) { return *groups_[rank]; }
   [[nodiscard]] const RecordingCarrier& record(std::uint32_t rank) const { return *records_[rank]; }
 
@@ -66,7 +64,7 @@ struct Counts {
   friend bool operator==(const Counts&, const Counts&) = default;
 };
 
-struct Outcome {
+struct ScenarioOutcome {
   std::string complaint;     // what broke a promise on the way; empty: nothing
   std::vector<float> means;  // of all steps and tensors, end to end; the same on all ranks
   // Tensor by tensor, by rank, after the last step: feedback's first memory, and all of them.
@@ -76,8 +74,8 @@ struct Outcome {
 };
 
 // All steps of a scenario. An error, ranks that differ and counts that do not fit are complaints.
-Outcome run_scenario(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
-                     const Way& way);
+ScenarioOutcome run_scenario(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
+                             const Way& way);
 
 // Coordinates per chunk that a group of this scenario uses for a tensor.
 std::uint32_t chunk_count_of(const Codec& codec, const Scenario& scenario, const Tensor& tensor);

@@ -1,4 +1,4 @@
-#include "tests/support/team.h"
+#include "tests/support/scenario_job.h"
 
 #include <fmt/format.h>
 
@@ -26,11 +26,11 @@ Counts counts_of(const Stats& stats, const RecordingCarrier& record) {
           stats.chunks, stats.contributors_min, record.wire()};
 }
 
-std::string compare_ranks(const Team& team, std::uint64_t step) {
-  for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
-    for (std::uint32_t rank = 1; rank < team.workers(); ++rank) {
-      const auto mean = team.mean(tensor, 0);
-      const auto other = team.mean(tensor, rank);
+std::string compare_ranks(const ScenarioJob& job, std::uint64_t step) {
+  for (std::size_t tensor = 0; tensor < job.tensor_count(); ++tensor) {
+    for (std::uint32_t rank = 1; rank < job.workers(); ++rank) {
+      const auto mean = job.mean(tensor, 0);
+      const auto other = job.mean(tensor, rank);
       const std::size_t at = first_difference(mean, other);
       if (at == mean.size()) continue;
       return fmt::format("ranks disagree: step {}, tensor {}, coordinate {}: {} on 0, {} on {}",
@@ -40,9 +40,9 @@ std::string compare_ranks(const Team& team, std::uint64_t step) {
   return "";
 }
 
-std::string check_counts(Team& team, std::uint32_t rank) {
-  const RecordingCarrier& record = team.record(rank);
-  const Stats& stats = team.group(rank).stats();
+std::string check_counts(ScenarioJob& job, std::uint32_t rank) {
+  const RecordingCarrier& record = job.record(rank);
+  const Stats& stats = job.group(rank).stats();
   if (!record.complaint().empty()) return record.complaint();
   if (stats.bytes_up == record.bytes_up() && stats.rounds == record.rounds()) return "";
   return fmt::format("worker {} counts {} bytes up in {} rounds; sent were {} in {}", rank,
@@ -51,8 +51,8 @@ std::string check_counts(Team& team, std::uint32_t rank) {
 
 }  // namespace
 
-Team::Team(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs, const Way& way,
-           const Tampering& tampering)
+ScenarioJob::ScenarioJob(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
+                         const Way& way, const Tampering& tampering)
     : inputs_(inputs), way_(way) {
   const Scenario& scenario = inputs.scenario;
   const WorldOptions options = world_options(scenario, way);
@@ -73,9 +73,7 @@ Team::Team(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
   }
 }
 
-float Team::unwritten(std::uint32_t rank) { return 1e33f + static_cast<float>(rank) * 1e30f; }
-
-void Team::prepare() {
+void ScenarioJob::prepare() {
   for (std::size_t tensor = 0; tensor < means_.size(); ++tensor) {
     for (std::uint32_t rank = 0; rank < workers(); ++rank) {
       std::vector<float>& mean = means_[tensor][rank];
@@ -88,7 +86,7 @@ void Team::prepare() {
   }
 }
 
-std::vector<BucketEntry> Team::entries(std::uint32_t rank) {
+std::vector<BucketEntry> ScenarioJob::entries(std::uint32_t rank) {
   std::vector<BucketEntry> all;
   for (std::size_t tensor = 0; tensor < means_.size(); ++tensor) {
     std::vector<float>& mean = means_[tensor][rank];
@@ -99,14 +97,14 @@ std::vector<BucketEntry> Team::entries(std::uint32_t rank) {
   return all;
 }
 
-Verdict Team::run(std::uint64_t step) {
+Verdict ScenarioJob::run(std::uint64_t step) {
   prepare();
   const ScopedLevel level(way_.level);
   return run_step(way_.staffing, groups_, step,
                   [this](std::uint32_t rank) { return entries(rank); });
 }
 
-std::vector<Code> Team::run_all(std::uint64_t step) {
+std::vector<Code> ScenarioJob::run_all(std::uint64_t step) {
   prepare();
   const ScopedLevel level(way_.level);
   std::vector<Code> codes(workers(), Code::pending);
@@ -130,32 +128,32 @@ std::vector<Code> Team::run_all(std::uint64_t step) {
   return codes;
 }
 
-Outcome run_scenario(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
-                     const Way& way) {
-  Outcome outcome;
-  Team team(codec, carrier, inputs, way);
+ScenarioOutcome run_scenario(const Codec& codec, const CarrierInfo& carrier, const Inputs& inputs,
+                             const Way& way) {
+  ScenarioOutcome outcome;
+  ScenarioJob job(codec, carrier, inputs, way);
   for (std::uint32_t step = 0; step < inputs.scenario.steps; ++step) {
-    if (const Verdict verdict = team.run(step); !verdict) {
+    if (const Verdict verdict = job.run(step); !verdict) {
       outcome.complaint = verdict.error().message;
       return outcome;
     }
-    outcome.complaint = compare_ranks(team, step);
+    outcome.complaint = compare_ranks(job, step);
     if (!outcome.complaint.empty()) return outcome;
-    for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
-      const auto mean = team.mean(tensor, 0);
+    for (std::size_t tensor = 0; tensor < job.tensor_count(); ++tensor) {
+      const auto mean = job.mean(tensor, 0);
       outcome.means.insert(outcome.means.end(), mean.begin(), mean.end());
     }
   }
-  for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
-    if (outcome.complaint.empty()) outcome.complaint = check_counts(team, rank);
-    outcome.counts.push_back(counts_of(team.group(rank).stats(), team.record(rank)));
+  for (std::uint32_t rank = 0; rank < job.workers(); ++rank) {
+    if (outcome.complaint.empty()) outcome.complaint = check_counts(job, rank);
+    outcome.counts.push_back(counts_of(job.group(rank).stats(), job.record(rank)));
   }
-  for (std::size_t tensor = 0; tensor < team.tensor_count(); ++tensor) {
-    for (std::uint32_t rank = 0; rank < team.workers(); ++rank) {
-      const auto residual = team.group(rank).residual(tensor);
+  for (std::size_t tensor = 0; tensor < job.tensor_count(); ++tensor) {
+    for (std::uint32_t rank = 0; rank < job.workers(); ++rank) {
+      const auto residual = job.group(rank).residual(tensor);
       outcome.residuals.emplace_back(residual.begin(), residual.end());
       auto& memories = outcome.memories.emplace_back();
-      for (const auto memory : team.group(rank).memories(tensor)) {
+      for (const auto memory : job.group(rank).memories(tensor)) {
         memories.insert(memories.end(), memory.begin(), memory.end());
       }
     }

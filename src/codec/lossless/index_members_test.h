@@ -1,4 +1,4 @@
-// A team of workers that agree on an index, their rounds combined by hand; and what they may have.
+// Workers that agree on an index by hand, and what they may have.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "codec/lossless/index.h"
-#include "tests/support/exchange_by_hand.h"
+#include "tests/support/courier.h"
 #include "tests/support/guarded.h"
 
 namespace sluice::lossless::test {
@@ -85,12 +85,12 @@ inline Marks union_of(const std::vector<Marks>& marks, Workers from) {
   return all;
 }
 
-// ---- A team of workers whose rounds are combined by hand.
+// ---- Workers whose rounds are carried by hand.
 
-class Member {
+class IndexMember {
  public:
   // With canaries around all memory, and in it something that no other worker has.
-  Member(const Extent& extent, bool lists)
+  IndexMember(const Extent& extent, bool lists)
       : place_(size_of(extent, lists), GuardedMemory::Borders::canaries),
         arena_({}, filled(place_.bytes(), extent.rank)),
         index_(extent, kKey, arena_, lists) {}
@@ -113,26 +113,26 @@ class Member {
   Index index_;
 };
 
-struct Outcome {
+struct IndexOutcome {
   Marks marks;
-  std::size_t steps = 0;
-  std::size_t up_bytes = 0;  // of all steps, the largest of all workers
+  std::size_t legs = 0;
+  std::size_t up_bytes = 0;  // of all legs, the largest of all workers
   bool gathered = false;
 };
 
-struct Case {
+struct IndexCase {
   Tensor tensor;
   std::uint64_t offset = 0;
   std::uint32_t count = 0;
   IndexPlan plan;
 };
 
-inline Case flat(std::uint32_t count, const IndexPlan& plan) {
+inline IndexCase flat(std::uint32_t count, const IndexPlan& plan) {
   return {{1, 1, count}, 0, count, plan};
 }
 
 // What a sample that sees everything would say.
-inline Outlook outlook_of(const Case& what, const std::vector<Marks>& marks, Workers from) {
+inline Outlook outlook_of(const IndexCase& what, const std::vector<Marks>& marks, Workers from) {
   Outlook outlook;
   outlook.count = what.count;
   outlook.workers = from.count();
@@ -145,10 +145,11 @@ inline Outlook outlook_of(const Case& what, const std::vector<Marks>& marks, Wor
   return outlook;
 }
 
-class Workforce {
+class IndexMembers {
  public:
-  Workforce(const Case& what, const std::vector<Marks>& marks, const WorkerSet& from, bool lists)
-      : from_(from), marks_(marks) {
+  IndexMembers(const IndexCase& what, const std::vector<Marks>& marks, const WorkerSet& from,
+               bool lists)
+      : from_(from), marks_(marks), courier_(static_cast<std::uint32_t>(marks.size())) {
     const auto n = static_cast<std::uint32_t>(marks.size());
     IndexPlan plan = what.plan;
     for (std::uint32_t rank = 0; rank < n; ++rank) {
@@ -157,48 +158,37 @@ class Workforce {
           std::max(plan.each_max, static_cast<std::uint32_t>(bitmaps::count(marks_[rank])));
     }
     for (std::uint32_t rank = 0; rank < n; ++rank) {
-      members_.push_back(
-          std::make_unique<Member>(Extent{what.tensor, what.offset, what.count, rank, n}, lists));
+      members_.push_back(std::make_unique<IndexMember>(
+          Extent{what.tensor, what.offset, what.count, rank, n}, lists));
       index(rank).begin(plan, outlook_of(what, marks_, from.view()), marks_[rank]);
     }
   }
   Index& index(std::uint32_t rank) { return members_[rank]->index(); }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
 
-  // Everybody's round of this step, which are alike; keeps the answer of all.
-  void ask(Outcome& outcome) {
+  // Everybody's round of this leg, which are alike; keeps the answer of all.
+  void ask(IndexOutcome& outcome) {
     rounds_.clear();
-    std::vector<Bytes> ups;
-    std::size_t largest = 0;
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       ASSERT_FALSE(index(rank).is_complete());
-      rounds_.push_back(index(rank).ask(from_.view()));
-      const Round& round = rounds_.back();
-      ASSERT_TRUE(check(round.what, size()).has_value());
-      ASSERT_TRUE(round.what == rounds_[0].what && round.only == from_.view());
-      const std::size_t size_up = up_size(round.what);
-      ASSERT_TRUE(is_list(round.what.op) ? round.up.size() <= size_up : round.up.size() == size_up);
-      ASSERT_GE(round.down.size(), down_size_max(round.what, size()));
-      ups.emplace_back(round.up.begin(), round.up.end());
-      largest = std::max(largest, ups.back().size());
-      // A carrier may leave anything behind the answer.
-      std::ranges::fill(round.down, std::byte{0xff});
+      rounds_.push_back({index(rank).ask(from_.view())});
+      ASSERT_TRUE(rounds_[rank][0].only == from_.view());
     }
-    outcome.up_bytes += largest;
-    outcome.gathered = outcome.gathered || rounds_[0].what.op == Op::gather;
-    ++outcome.steps;
-    answer_.clear();
-    if (what().count != 0) answer_ = support::reduce(what(), ups, from_.view());
+    std::vector<support::Went> log;
+    answers_ = courier_.carry(rounds_, log);
+    answer_ = log[0].down;
+    outcome.up_bytes += std::ranges::max(log[0].ups, {}, &Bytes::size).size();
+    outcome.gathered = outcome.gathered || what().op == Op::gather;
+    ++outcome.legs;
   }
   Status take(std::uint32_t rank, const Bytes& answer) {
-    const support::Went went{what(), {}, answer};
-    const Part part{0, what().count, from_.view()};
-    const Answer laid = support::laid_down(went, rounds_[rank], part);
-    const Status right = check_answer(rounds_[rank], laid, size());
+    const Round& round = rounds_[rank][0];
+    const Answer laid = support::laid_down(round, answer, answers_[rank][0].parts);
+    const Status right = check_answer(round, laid, size());
     return right ? index(rank).take(laid, from_.view().has(rank)) : right;
   }
-  Outcome run() {
-    Outcome outcome;
+  IndexOutcome run() {
+    IndexOutcome outcome;
     while (!index(0).is_complete() && !::testing::Test::HasFatalFailure()) {
       ask(outcome);
       for (std::uint32_t rank = 0; rank < size(); ++rank) {
@@ -215,21 +205,24 @@ class Workforce {
     }
     return outcome;
   }
-  [[nodiscard]] const Reduction& what() const { return rounds_[0].what; }
+  [[nodiscard]] const Reduction& what() const { return rounds_[0][0].what; }
   [[nodiscard]] const Bytes& answer() const { return answer_; }
 
  private:
   WorkerSet from_;
   std::vector<Marks> marks_;
-  std::vector<std::unique_ptr<Member>> members_;
-  std::vector<Round> rounds_;
+  std::vector<std::unique_ptr<IndexMember>> members_;
+  support::Courier courier_;
+  std::vector<std::vector<Round>> rounds_;  // by rank
+  std::vector<std::vector<Answer>> answers_;
   Bytes answer_;
 };
 
-inline Outcome run(const Case& what, const std::vector<Marks>& marks, bool lists = false) {
+inline IndexOutcome run(const IndexCase& what, const std::vector<Marks>& marks,
+                        bool lists = false) {
   const WorkerSet all = WorkerSet::all(static_cast<std::uint32_t>(marks.size()));
-  Workforce team(what, marks, all, lists);
-  return team.run();
+  IndexMembers members(what, marks, all, lists);
+  return members.run();
 }
 
 }  // namespace sluice::lossless::test
