@@ -421,7 +421,7 @@ def the_plain_pair_resumes_from_a_saved_state(rank, size):
         ddp = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=many)
         state = SluiceState(codec="tide:bits=2", feedback="ef", min_size=0, tracks=2,
                             start_step=start_step, timeout=kit.TIMEOUT)
-        kit.launch.later(state.close)
+        kit.launched_ranks.later(state.close)
         if saved is not None:
             state.load_state_dict(saved)
         ddp.register_comm_hook(state, hook)
