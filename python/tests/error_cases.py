@@ -176,9 +176,9 @@ def feedback_that_would_diverge_or_lose_something_is_refused(rank, size):
 
 
 @case
-def nccl_has_one_lane(rank, size):
+def nccl_has_one_track(rank, size):
     """Its process groups on one device would wait for each other."""
-    assert SluiceState(backend="nccl").settings.lane_count == 1
+    assert SluiceState(backend="nccl").settings.track_count == 1
     for more in ({}, {"carrier": "stream"}):
         with kit.fails(ValueError, "tracks is 2", "'nccl'", "accepted: 1 track, or backend gloo"):
             SluiceState(backend="nccl", tracks=2, **more)
