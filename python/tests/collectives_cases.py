@@ -15,7 +15,7 @@ LONG = 300.0  # more than the launcher's limit: nobody learns of anything by the
 
 def made(timeout=kit.TIMEOUT):
     ranks = Ranks(None, 1, timeout, None, "torch")
-    kit.launch.later(ranks.close)
+    kit.launched_ranks.later(ranks.close)
     return Collectives(ranks, ranks.groups[0], lambda: "a test")
 
 

@@ -94,7 +94,7 @@ def attach(ddp, codec=None, **options):
     """As a user would, with fewer threads; detached when the case is over."""
     options = {"tracks": 2, "timeout": TIMEOUT, **options}
     handle = sluice.torch.attach(ddp, codec, **options)
-    launch.later(handle.detach)
+    launched_ranks.later(handle.detach)
     return handle
 
 
@@ -228,7 +228,7 @@ def aggregators_of_rank_0(rank):
     text = [None]
     if rank == 0:
         started = _native.Aggregator("127.0.0.1:0,127.0.0.1:0")
-        launch.later(lambda: started.close(0))
+        launched_ranks.later(lambda: started.close(0))
         text = [started.address]
     torch.distributed.broadcast_object_list(text)
     return text[0]

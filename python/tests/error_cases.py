@@ -176,9 +176,9 @@ def feedback_that_would_diverge_or_lose_something_is_refused(rank, size):
 
 
 @case
-def nccl_has_one_lane(rank, size):
+def nccl_has_one_track(rank, size):
     """Its process groups on one device would wait for each other."""
-    assert SluiceState(backend="nccl").settings.lane_count == 1
+    assert SluiceState(backend="nccl").settings.track_count == 1
     for more in ({}, {"carrier": "stream"}):
         with kit.fails(ValueError, "tracks is 2", "'nccl'", "accepted: 1 track, or backend gloo"):
             SluiceState(backend="nccl", tracks=2, **more)
@@ -421,7 +421,7 @@ def the_plain_pair_resumes_from_a_saved_state(rank, size):
         ddp = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=many)
         state = SluiceState(codec="tide:bits=2", feedback="ef", min_size=0, tracks=2,
                             start_step=start_step, timeout=kit.TIMEOUT)
-        kit.launch.later(state.close)
+        kit.launched_ranks.later(state.close)
         if saved is not None:
             state.load_state_dict(saved)
         ddp.register_comm_hook(state, hook)

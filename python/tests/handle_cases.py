@@ -139,7 +139,7 @@ def the_plain_pair_gives_the_bits_that_attach_gives(rank, size):
     kit.train(ddp, rank, 4)
     pair = kit.wrap(kit.net(), bucket_cap_mb=0.05)
     state = SluiceState(codec="fixed", min_size=0, tracks=2, timeout=kit.TIMEOUT)
-    kit.launch.later(state.close)
+    kit.launched_ranks.later(state.close)
     pair.register_comm_hook(state, hook)
     kit.train(pair, rank, 4)
     assert kit.bits(pair) == kit.bits(ddp)
@@ -154,7 +154,7 @@ def the_plain_pair_adds_tensors_only_between_steps(rank, size):
     # A bucket each, from the first step on.
     pair = kit.wrap(kit.Sheet(shapes), bucket_cap_mb=0.015, find_unused_parameters=True)
     state = SluiceState(codec="tide", min_size=0, tracks=2, timeout=kit.TIMEOUT)
-    kit.launch.later(state.close)
+    kit.launched_ranks.later(state.close)
     pair.register_comm_hook(state, hook)
     add, seen = sluice.torch._native.Memory.add, []
 
@@ -185,7 +185,7 @@ def the_environment_is_honoured_and_arguments_beat_it(rank, size):
         warnings.simplefilter("error")
         ddp = kit.wrap(kit.Sheet(SHAPES))
         handle = sluice.torch.attach(ddp)
-        kit.launch.later(handle.detach)
+        kit.launched_ranks.later(handle.detach)
         got = vars(handle.state.settings)
         assert got == wanted, {name: got[name] for name in wanted if got[name] != wanted[name]}
         assert len(kit.lane_threads()) == 3

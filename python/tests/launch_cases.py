@@ -27,8 +27,8 @@ def nobody_takes_part(rank, size):
 
 
 def cleans_up(rank, size):
-    launch.later(lambda: print("cleaned up"))
-    launch.later(lambda: [][1])
+    launched_ranks.later(lambda: print("cleaned up"))
+    launched_ranks.later(lambda: [][1])
 
 
 def rank_1_dies(rank, size):
@@ -52,7 +52,7 @@ def all_are_killed(rank, size):
 
 def rank_1_dies_after_it(rank, size):
     if rank == 1:
-        launch._meet = lambda *_: os._exit(5)  # What comes next, when the report is written.
+        launched_ranks._meet = lambda *_: os._exit(5)  # What comes next: the report is written.
 
 
 def rank_1_waits(rank, size):

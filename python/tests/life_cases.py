@@ -54,7 +54,7 @@ def copies_of_an_attached_model_are_not_attached(rank, size):
 def pair():
     ddp = kit.wrap(kit.Sheet(WIDE))
     state = SluiceState(codec="tide", min_size=0, tracks=2, timeout=kit.TIMEOUT)
-    kit.launch.later(state.close)
+    kit.launched_ranks.later(state.close)
     ddp.register_comm_hook(state, hook)
     return ddp
 
@@ -214,7 +214,7 @@ def the_first_step_of_a_static_graph_is_one_although_ddp_does_not_say_so(rank, s
         ddp = kit.wrap(Both([kit.Sheet(WIDE), kit.Sheet(WIDE, torch.float16)]), static_graph=True)
         state = SluiceState(codec="f32", min_size=0, tracks=2, timeout=kit.TIMEOUT)
         if plain_pair:
-            kit.launch.later(state.close)
+            kit.launched_ranks.later(state.close)
             ddp.register_comm_hook(state, hook)
         else:
             state = kit.attach(ddp, "f32", min_size=0).state
@@ -234,7 +234,7 @@ def a_codec_is_shown_as_it_was_given(rank, size):
     handler.emit = lambda record: lines.append(record.getMessage())
     logging.getLogger("sluice").addHandler(handler)
     logging.getLogger("sluice").setLevel(logging.INFO)
-    kit.launch.later(lambda: logging.getLogger("sluice").removeHandler(handler))
+    kit.launched_ranks.later(lambda: logging.getLogger("sluice").removeHandler(handler))
     _, handle = kit.attached(kit.Sheet(WIDE), spec)
     assert handle.stats()["codec"] == handle.state.settings.codec == spec
     assert spec in repr(handle) and f"{size} ranks" in repr(handle), repr(handle)

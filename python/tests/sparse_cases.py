@@ -396,7 +396,7 @@ def a_hook_without_its_model_knows_sparse_ones_by_their_gradients(rank, size):
     pair = kit.wrap(Recommender())
     state = SluiceState(codec="tide", feedback="ef", min_size=0, tracks=2, timeout=kit.TIMEOUT)
     pair.register_comm_hook(state, hook)
-    kit.launch.later(state.close)
+    kit.launched_ranks.later(state.close)
     recommend(pair, rank, 3, optimizers_of(pair.module, "sgd"))
     assert state.stats()["sparse_buckets"] == 9 and len(state.tensors.sparse) == 3, state.stats()
     assert len(state.state_dict()["residuals"]) == 3, set(state.state_dict()["residuals"])

@@ -155,7 +155,7 @@ def the_timeout_is_nine_tenths_of_the_process_groups(rank, size):
         ddp = kit.wrap(kit.Sheet(SHAPES), process_group=group)
         return kit.attach(ddp, "f32", **options).state.ranks.timeout
 
-    world = datetime.timedelta(seconds=kit.launch.TIMEOUT)
+    world = datetime.timedelta(seconds=kit.launched_ranks.TIMEOUT)
     assert timeout_of(None, timeout="auto") == 0.9 * world.total_seconds()
     own = dist.new_group(timeout=datetime.timedelta(seconds=200))
     assert timeout_of(own, timeout="auto") == 180.0
