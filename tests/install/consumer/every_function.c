@@ -165,20 +165,20 @@ static void groups_run(sluice_group* group) {
   for (i = 0; i < 2; ++i) {
     sluice_code (*run)(sluice_group*, uint64_t, const sluice_entry*, size_t) =
         i == 0 ? sluice_group_start : sluice_group_reduce;
-    refused(run(group, 0, NULL, 1), "jobs is NULL");
-    refused(run(group, 0, &job, SIZE_MAX), "jobs; accepted");
-    refused(run(group, 0, twice, 2), "job 1: tensor 0 is twice");
+    refused(run(group, 0, NULL, 1), "entries is NULL");
+    refused(run(group, 0, &job, SIZE_MAX), "entries; accepted");
+    refused(run(group, 0, twice, 2), "entry 1: tensor 0 is twice");
     bad.tensor = UINT32_MAX;
-    refused(run(group, 0, &bad, 1), "job 0 does not fit: tensor 4294967295; accepted: below 1");
+    refused(run(group, 0, &bad, 1), "entry 0 does not fit: tensor 4294967295; accepted: below 1");
     bad.tensor = 0, bad.count = COUNT - 1;
-    refused(run(group, 0, &bad, 1), "job 0 does not fit: 999 coordinates");
+    refused(run(group, 0, &bad, 1), "entry 0 does not fit: 999 coordinates");
     refused(run(group, 0, &bad, 1), "accepted: 1000, which is 1 x 1000");
     bad.count = UINT64_MAX;
-    refused(run(group, 0, &bad, 1), "jobs[0].count is 18446744073709551615");
+    refused(run(group, 0, &bad, 1), "entries[0].count is 18446744073709551615");
     bad.count = COUNT, bad.gradient = NULL;
-    refused(run(group, 0, &bad, 1), "jobs[0].gradient is NULL");
+    refused(run(group, 0, &bad, 1), "entries[0].gradient is NULL");
     bad.gradient = values, bad.mean = NULL;
-    refused(run(group, 0, &bad, 1), "jobs[0].mean is NULL");
+    refused(run(group, 0, &bad, 1), "entries[0].mean is NULL");
     bad.mean = means;
   }
   works(sluice_group_reduce(group, 0, NULL, 0));
