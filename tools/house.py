@@ -181,8 +181,9 @@ def run_stamped(checks, root, stamps):
     stamps.mkdir(parents=True, exist_ok=True)
 
     def run(check):
-        done = subprocess.run(check.command, cwd=root, input=check.stdin, text=True, errors="replace",
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(check.command, cwd=root, input=check.stdin, text=True,
+                              errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              check=False)
         if done.returncode == 0:
             (stamps / check.key).write_text(check.name + "\n")
         return done

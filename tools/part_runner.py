@@ -1,7 +1,7 @@
 """Runs the parts of ./test: several at a time, each when what it needs has passed, and remembers.
 
-A part that passed is remembered under a digest of all that its outcome depends on. While that is the
-same, it is not run again: its cases still count, and its line says so. Every line has the wall
+A part that passed is remembered under a digest of all that its outcome depends on. While that is
+the same, it is not run again: its cases still count, and its line says so. Every line has the wall
 time, and the processor time of all processes of the part.
 """
 
@@ -176,7 +176,8 @@ class Runner:
         for shard in range(part.shards):
             file = log.with_suffix(f".{shard}.log") if part.shards > 1 else log
             if part.shards > 1:
-                environment.update(GTEST_TOTAL_SHARDS=str(part.shards), GTEST_SHARD_INDEX=str(shard))
+                environment.update(GTEST_TOTAL_SHARDS=str(part.shards),
+                                   GTEST_SHARD_INDEX=str(shard))
             command = ("nice", "-n", str(NICE), *part.command) if part.is_build else part.command
             with open(file, "wb") as out:
                 started.append((file, subprocess.Popen(

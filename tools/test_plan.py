@@ -61,7 +61,8 @@ def house_rules():
     yield Part("tools check themselves",
                ("python3", "-m", "unittest", "discover", "tools/tests"), unittest_cases,
                inputs=("tools", "docs", "README.md", "src", "apps", "sim", "python"))
-    yield Part("layers point one way", ("tools/layers",), inputs=("tools", *SOURCES, "tests", "bench"))
+    yield Part("layers point one way", ("tools/layers",),
+               inputs=("tools", *SOURCES, "tests", "bench"))
     yield Part("style limits", ("tools/tidy",))
     yield Part("every header compiles alone", ("tools/headers", "build/release"), after=released,
                inputs=("tools", *SOURCES, "tests", "bench"))
@@ -85,7 +86,8 @@ def c_plus_plus(full):
                shards=CORES, inputs=("build/asan/conformance_tests", *data), environment=product)
     yield Part("fuzzers, for an hour" if full else "fuzzers replay their corpora",
                ("tools/fuzz", "build/asan/fuzzers", *(["--seconds", "3600"] if full else [])),
-               after=asan, inputs=() if full else ("tools/fuzz", "build/asan/fuzzers", "tests/corpus"))
+               after=asan,
+               inputs=() if full else ("tools/fuzz", "build/asan/fuzzers", "tests/corpus"))
     yield Part("threads under tsan", ("build/tsan/thread_tests",), gtest_cases,
                ("build tsan without a warning",), shards=CORES,
                inputs=("build/tsan/thread_tests", *data), environment=product)
@@ -133,8 +135,8 @@ def main():
     arguments = parser.parse_args()
     root, started = house.ROOT, time.monotonic()
     # Long ones first, so that the last minutes have something to do.
-    parts = [*packages(arguments.python), *builds(arguments.full), *torch(arguments.python), *apps(arguments.python),
-             *house_rules(), *c_plus_plus(arguments.full)]
+    parts = [*packages(arguments.python), *builds(arguments.full), *torch(arguments.python),
+             *apps(arguments.python), *house_rules(), *c_plus_plus(arguments.full)]
     runner = Runner(parts, root, root / "build" / "test-logs", remembers=not arguments.full)
     bad = runner.run()
     outcomes = runner.outcomes.values()

@@ -67,6 +67,7 @@ class Group {
   // Between steps: Memory::memories.
   [[nodiscard]] Memories memories(std::size_t tensor) { return memory_->memories(tensor); }
 
+  [[nodiscard]] const Memory& memory() const { return *memory_; }
   // Between steps, which is asserted: Memory::save and load. A dead group loads nothing.
   [[nodiscard]] std::vector<std::byte> save() const;
   Verdict load(std::span<const std::byte> saved);

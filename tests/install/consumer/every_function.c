@@ -165,20 +165,20 @@ static void groups_run(sluice_group* group) {
   for (i = 0; i < 2; ++i) {
     sluice_code (*run)(sluice_group*, uint64_t, const sluice_entry*, size_t) =
         i == 0 ? sluice_group_start : sluice_group_reduce;
-    refused(run(group, 0, NULL, 1), "jobs is NULL");
-    refused(run(group, 0, &job, SIZE_MAX), "jobs; accepted");
-    refused(run(group, 0, twice, 2), "job 1: tensor 0 is twice");
+    refused(run(group, 0, NULL, 1), "entries is NULL");
+    refused(run(group, 0, &job, SIZE_MAX), "entries; accepted");
+    refused(run(group, 0, twice, 2), "entry 1: tensor 0 is twice");
     bad.tensor = UINT32_MAX;
-    refused(run(group, 0, &bad, 1), "job 0 does not fit: tensor 4294967295; accepted: below 1");
+    refused(run(group, 0, &bad, 1), "entry 0 does not fit: tensor 4294967295; accepted: below 1");
     bad.tensor = 0, bad.count = COUNT - 1;
-    refused(run(group, 0, &bad, 1), "job 0 does not fit: 999 coordinates");
+    refused(run(group, 0, &bad, 1), "entry 0 does not fit: 999 coordinates");
     refused(run(group, 0, &bad, 1), "accepted: 1000, which is 1 x 1000");
     bad.count = UINT64_MAX;
-    refused(run(group, 0, &bad, 1), "jobs[0].count is 18446744073709551615");
+    refused(run(group, 0, &bad, 1), "entries[0].count is 18446744073709551615");
     bad.count = COUNT, bad.gradient = NULL;
-    refused(run(group, 0, &bad, 1), "jobs[0].gradient is NULL");
+    refused(run(group, 0, &bad, 1), "entries[0].gradient is NULL");
     bad.gradient = values, bad.mean = NULL;
-    refused(run(group, 0, &bad, 1), "jobs[0].mean is NULL");
+    refused(run(group, 0, &bad, 1), "entries[0].mean is NULL");
     bad.mean = means;
   }
   works(sluice_group_reduce(group, 0, NULL, 0));
@@ -307,6 +307,34 @@ static void memories_keep(sluice_memory* memory) {
   works(sluice_memory_model(memory, sluice_memory_spec(memory, 0), &state, &size));
 }
 
+static void memories_save(sluice_memory* memory) {
+  char small[3];
+  size_t size = 0;
+  sluice_saved saved = {NULL, 0};
+  CASE(sluice_memory_save);
+  refused(sluice_memory_save(NULL, NULL, 0, &size), "memory is NULL");
+  refused(sluice_memory_save(memory, NULL, 0, NULL), "size is NULL");
+  refused(sluice_memory_save(memory, NULL, 1 << 20, &size), "NULL for 1048576 bytes");
+  refused(sluice_memory_save(memory, small, sizeof small, &size), "room for 3 bytes");
+  works(sluice_memory_save(memory, NULL, 0, &size));
+  void* bytes = malloc(size);
+  works(sluice_memory_save(memory, bytes, size, &size));
+  CASE(sluice_memory_load);
+  refused(sluice_memory_load(memory, &saved, 1, 0, 0), "saved[0].bytes is NULL");
+  saved.bytes = bytes;
+  is_code(sluice_memory_load(memory, &saved, 1, 0, 0), SLUICE_MALFORMED);
+  saved.size = size;
+  refused(sluice_memory_load(NULL, &saved, 1, 0, 0), "memory is NULL");
+  refused(sluice_memory_load(memory, NULL, 1, 0, 0), "saved is NULL");
+  refused(sluice_memory_load(memory, &saved, 0, 0, 0), "0 states; accepted: 1 to 2^24");
+  refused(sluice_memory_load(memory, &saved, SIZE_MAX, 0, 0), "states; accepted");
+  refused(sluice_memory_load(memory, &saved, 1, 4, 0), "first 4 and grows 0; accepted: at most 3");
+  refused(sluice_memory_load(memory, &saved, 1, 0, 2), "grows 2");
+  works(sluice_memory_load(memory, &saved, 1, 0, 0));
+  works(sluice_memory_load(memory, &saved, 1, 3, 1));
+  free(bytes);
+}
+
 static void memories(const sluice_codec* codec) {
   sluice_memory* memory = NULL;
   sluice_options options = SLUICE_OPTIONS_INIT;
@@ -334,6 +362,7 @@ static void memories(const sluice_codec* codec) {
   works(sluice_memory_add(memory, codec, &tensor, 1));
   memories_choose(memory, codec);
   memories_keep(memory);
+  memories_save(memory);
   CASE(sluice_memory_end_step), refused(sluice_memory_end_step(NULL), "memory is NULL");
   works(sluice_memory_end_step(memory));
   CASE(sluice_memory_undo_step), refused(sluice_memory_undo_step(NULL), "memory is NULL");
