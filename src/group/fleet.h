@@ -35,12 +35,11 @@ Verdict run_step(Staffing staffing, std::span<const std::unique_ptr<Group>> grou
                  const std::function<std::vector<BucketEntry>(std::uint32_t place)>& entries);
 
 struct FleetOptions {
-  const CarrierInfo* carrier = nullptr;
+  WorldMaker make_world = nullptr;  // a carrier's
   // Of every worker alike, with the number of workers in the job. The rank is set for each. The
   // window is cut to the chunks there are, and to one where many workers are stepped, whose chunks
   // are all in memory at once.
   GroupOptions group = {};
-  WorldOptions world = {};                // its workers and window follow those of `group`
   std::optional<Staffing> staffing = {};  // else as many workers as are here ask for
   // Puts something between a worker's group and its port, such as a tap that keeps what crosses.
   std::function<std::unique_ptr<Carrier>(Carrier& port, std::uint32_t rank)> wrap = nullptr;

@@ -262,7 +262,7 @@ RigOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier, const Ri
   tensor.id = kTensorId;
   const Plan plan = codec.plan(tensor, rig_case.workers);
   Extent extent{tensor, 0, std::min(rig_case.count, plan.count_max), 0, rig_case.workers};
-  auto world = carrier.make_world(world_options(scenario, {}));
+  auto world = world_of(carrier, scenario, {});
   RigOutcome outcome;
   if (!world) {
     outcome.complaint = world.error().message;
