@@ -45,7 +45,7 @@ inline constexpr Invariants kEveryInvariant = (only(Invariant::liveness) << 1) -
 enum class Order : std::uint8_t { fifo, unordered };
 
 inline constexpr std::uint32_t kModelWorkersMax = 4;
-inline constexpr std::uint32_t kModelChunksMax = 8;
+inline constexpr std::uint32_t kModelUsesMax = 8;
 inline constexpr std::uint32_t kModelInFlightMax = 4;
 // Contributions: two bits each in a sum.
 inline constexpr std::uint32_t kModelContributionsMax = 16;

@@ -157,8 +157,8 @@ TEST(Model, RuleThatLosesTheWayIsSafeButNotLive) {
 TEST(Model, TraceIsReadable) {
   const std::vector<std::string> expected{
       "w0 sends use 1",
-      "chunk 1 of w0 arrives (a copy is still under way): first; version 1 holds {w0:1}",
-      "chunk 1 of w0 arrives: next; version 1 holds {w0:1 w0:1}, complete",
+      "use 1 of w0 arrives (a copy is still under way): first; version 1 holds {w0:1}",
+      "use 1 of w0 arrives: next; version 1 holds {w0:1 w0:1}, complete",
       "w0 gets the result of use 1 {w0:1 w0:1}: accepted",
   };
   const Report report = check(counts_twice, with(kHostile, Invariant::exactly_once));

@@ -26,7 +26,7 @@ struct RingSetting {
   std::uint32_t depth = 2;
   std::uint32_t in_flight_max = 1;  // per worker and direction
   // Bits of the workers that have something for each use; never none.
-  std::array<std::uint32_t, kModelChunksMax> owners{};
+  std::array<std::uint32_t, kModelUsesMax> owners{};
   bool loss = true;
   bool duplication = true;
   std::uint32_t use_first = 1;  // the number the rule sees for the first use

@@ -21,7 +21,7 @@ using protocol::ring_rule;
 constexpr RingSetting kHostile{
     .workers = 2, .uses = 4, .depth = 2, .in_flight_max = 1, .owners = {0b01, 0b10, 0b10, 0b01}};
 
-RingSetting of(RingSetting setting, std::array<std::uint32_t, kModelChunksMax> owners) {
+RingSetting of(RingSetting setting, std::array<std::uint32_t, kModelUsesMax> owners) {
   setting.owners = owners;
   return setting;
 }

@@ -2,9 +2,11 @@
 // ends.
 //
 // A world has a state to start() from and says is_end() of a state. It lists the actions in a
-// state, act()s one out, and describes what happened. It packs states into a fixed number of bytes,
-// and unpacks them. It has no state of its own: the same action in the same state always gives the
-// same. One thread. Memory grows with the states; may throw bad_alloc.
+// state, act()s one out, and describes what happened. Its transfer(state, field) calls field(value,
+// bytes) for all that makes a state, to write the values or to set them. kPackedSizeMax bytes, in
+// whole words, hold every state of every world of its kind. A world has no state of its own: the
+// same action in the same state always gives the same. One thread. Memory grows with the states;
+// may throw bad_alloc.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +16,13 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/assert.h"
 #include "sim/model.h"
+#include "sim/model_traffic.h"
 
 namespace sluice::sim {
 
@@ -77,7 +81,7 @@ class Explored {
   std::vector<std::uint32_t> table_;  // number + 1, or 0
 };
 
-template <class World, class Action>
+template <class World>
 class Search {
  public:
   // States have this size, in whole words; nothing but `checked` is looked at.
@@ -96,6 +100,9 @@ class Search {
   void tell(std::uint32_t index, const std::string& last, Invariant violated);
 
   using State = decltype(std::declval<const World&>().start());
+  using Packed = std::array<std::uint8_t, World::kPackedSizeMax>;
+  Packed pack(State state) const;
+  State unpack(const std::uint8_t* packed) const;
 
   World world_;
   Explored explored_;
@@ -105,15 +112,38 @@ class Search {
   std::vector<std::uint8_t> ends_;      // whether the state is an end
   std::vector<std::uint32_t> targets_;  // of the transitions, state by state
   std::vector<std::size_t> firsts_;     // a state's first transition
-  std::vector<Action> actions_;
+  std::vector<ModelAction> actions_;
   Report report_;
 };
 
-template <class World, class Action>
-bool Search<World, Action>::expand(std::uint32_t index) {
-  const State state = world_.unpack(explored_.at(index));
+template <class World>
+typename Search<World>::Packed Search<World>::pack(State state) const {
+  Packed packed{};
+  std::uint8_t* to = packed.data();
+  world_.transfer(state, [&to](const auto& value, unsigned bytes) {
+    const auto number = static_cast<std::uint64_t>(value);
+    SLUICE_DASSERT(number >> (8 * bytes) == 0);
+    for (unsigned i = 0; i < bytes; ++i) *to++ = static_cast<std::uint8_t>(number >> (8 * i));
+  });
+  return packed;
+}
+
+template <class World>
+typename Search<World>::State Search<World>::unpack(const std::uint8_t* packed) const {
+  State state = world_.start();
+  world_.transfer(state, [&packed](auto& value, unsigned bytes) {
+    std::uint32_t read = 0;
+    for (unsigned i = 0; i < bytes; ++i) read |= std::uint32_t{*packed++} << (8 * i);
+    value = static_cast<std::remove_reference_t<decltype(value)>>(read);
+  });
+  return state;
+}
+
+template <class World>
+bool Search<World>::expand(std::uint32_t index) {
+  const State state = unpack(explored_.at(index));
   world_.list_actions(state, actions_);
-  for (const Action& action : actions_) {
+  for (const ModelAction& action : actions_) {
     State next = state;
     const std::optional<Invariant> violated = world_.act(next, action);
     ++report_.transitions;
@@ -121,7 +151,7 @@ bool Search<World, Action>::expand(std::uint32_t index) {
       tell(index, world_.describe(state, action, next), *violated);
       return false;
     }
-    const std::uint32_t target = explored_.insert(world_.pack(next));
+    const std::uint32_t target = explored_.insert(pack(next));
     targets_.push_back(target);
     if (target < parents_.size()) continue;
     parents_.push_back(index);
@@ -132,19 +162,19 @@ bool Search<World, Action>::expand(std::uint32_t index) {
 }
 
 // The way to the state and what is last. Actions are not kept with the states but found again.
-template <class World, class Action>
-void Search<World, Action>::tell(std::uint32_t index, const std::string& last, Invariant violated) {
+template <class World>
+void Search<World>::tell(std::uint32_t index, const std::string& last, Invariant violated) {
   std::vector<std::uint32_t> way{index};
   while (way.back() != 0) way.push_back(parents_[way.back()]);
   std::reverse(way.begin(), way.end());
   for (std::size_t i = 1; i < way.size(); ++i) {
-    const State before = world_.unpack(explored_.at(way[i - 1]));
-    std::vector<Action> actions;
+    const State before = unpack(explored_.at(way[i - 1]));
+    std::vector<ModelAction> actions;
     world_.list_actions(before, actions);
-    for (const Action& action : actions) {
+    for (const ModelAction& action : actions) {
       State after = before;
       world_.act(after, action);
-      if (!explored_.is_at(way[i], world_.pack(after).data())) continue;
+      if (!explored_.is_at(way[i], pack(after).data())) continue;
       report_.trace.push_back(world_.describe(before, action, after));
       break;
     }
@@ -156,8 +186,8 @@ void Search<World, Action>::tell(std::uint32_t index, const std::string& last, I
 
 // Backward reachability over transitions that are kept forward: states whose successor can come to
 // an end can, until nothing changes. Ends come late in the search, so few passes do.
-template <class World, class Action>
-std::optional<std::uint32_t> Search<World, Action>::first_without_end() const {
+template <class World>
+std::optional<std::uint32_t> Search<World>::first_without_end() const {
   std::vector<std::uint8_t> reaches = ends_;
   for (bool changed = true; changed;) {
     changed = false;
@@ -174,9 +204,9 @@ std::optional<std::uint32_t> Search<World, Action>::first_without_end() const {
   return static_cast<std::uint32_t>(stuck - reaches.begin());
 }
 
-template <class World, class Action>
-Report Search<World, Action>::run() {
-  explored_.insert(world_.pack(world_.start()));
+template <class World>
+Report Search<World>::run() {
+  explored_.insert(pack(world_.start()));
   parents_.push_back(0);
   ends_.push_back(0);
   bool goes_on = true;

@@ -1,6 +1,5 @@
 // sluice_reduce_local: all workers of a job are arrays of this process.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,7 +41,7 @@ Verdict reduce_local(const Request& request, std::span<float> mean) {
   // that what is too much is refused before any of it is touched.
   std::vector<float> means(request.workers * request.count);
   FleetOptions options;
-  options.carrier = &local::kInfo;
+  options.make_world = local::kInfo.make_world;
   options.group.workers = request.workers;
   options.group.seed = request.seed;
   options.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(request.workers));

@@ -10,30 +10,16 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
 #include "round/carrier.h"
 
 namespace sluice {
 
-// One worker's contribution to one grain of one round, about to be counted.
-struct Arrival {
-  std::uint32_t rank = 0;
-  std::uint64_t sequence = 0;
-  std::uint32_t leg = 0;    // of the exchange
-  std::uint32_t round = 0;  // of the leg
-  std::uint32_t grain = 0;
-};
-
 struct WorldOptions {
   std::uint32_t workers = 1;
   std::uint32_t window = 4;  // exchanges a worker has in flight, at most
-  // Whether a contribution is lost; not asked about rounds that name exactly whom they count.
-  std::function<bool(const Arrival&)> lost = nullptr;
-  std::vector<std::uint32_t> order = {};  // ranks in order of arrival; empty: ascending
-  std::uint32_t fan_in = 0;               // workers per leaf of a two-level tree; 0: flat
-  // How long a meeting waits for other processes. `local` has none and ignores it.
+  // The longest that the workers wait for each other, while the world is made and in each meeting.
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
 };
 
@@ -64,6 +50,9 @@ class World {
   // Code::unavailable where there is none.
   virtual Verdict plain_sum(std::span<float> values) = 0;
 };
+
+// As CarrierInfo::make_world, or with what a carrier offers beyond that.
+using WorldMaker = std::function<Checked<std::unique_ptr<World>>(const WorldOptions&)>;
 
 // A carrier's row in the catalogue.
 struct CarrierInfo {

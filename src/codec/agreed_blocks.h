@@ -1,5 +1,5 @@
 // Blocks of a chunk whose exponents all workers agreed on, and their values as 32-bit integers that
-// add: what the codecs of block floating point share.
+// add. codec/agreed_exchange.h makes an exchange of them.
 //
 // Inside a FloatEnvironment, without allocation. Free functions are pure, for any thread.
 #pragma once
@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/result.h"
 #include "codec/arena.h"
 #include "codec/chunk.h"
 #include "codec/codec.h"
+#include "codec/info.h"
 #include "kernels/blockfloat/blockfloat.h"
 #include "round/round.h"
 
@@ -51,6 +53,7 @@ class AgreedBlocks {
   Status agree(const Answer& answer);
 
   [[nodiscard]] const Chunk& chunk() const { return chunk_; }
+  [[nodiscard]] std::uint32_t block() const { return block_; }  // coordinates of all but the last
   [[nodiscard]] std::uint32_t count() const { return count_; }
   [[nodiscard]] std::uint32_t first(std::uint32_t number) const { return number * block_; }
   [[nodiscard]] std::uint32_t size(std::uint32_t number) const;  // coordinates
@@ -80,5 +83,16 @@ class AgreedBlocks {
   Workers only_ = {};
   bool counted_ = false;
 };
+
+// The one option of these codecs.
+constexpr OptionInfo agreed_block_option(std::string_view help) {
+  return {.key = "block",
+          .kind = OptionInfo::Kind::integer,
+          .preset = 256,
+          .minimum = 32,
+          .maximum = AgreedBlocks::kSizeMax,
+          .multiple_of = 8,
+          .help = help};
+}
 
 }  // namespace sluice

@@ -152,15 +152,13 @@ Verdict run_step(Staffing staffing, std::span<const std::unique_ptr<Group>> grou
 
 Checked<std::unique_ptr<Fleet>> Fleet::make(const FleetOptions& options, const NamedCodec& codec,
                                             std::span<const Tensor> tensors) {
-  SLUICE_ASSERT(options.carrier != nullptr);
+  SLUICE_ASSERT(options.make_world != nullptr);
   auto fleet = std::make_unique<Fleet>(Token{});
   GroupOptions group = options.group;
   group.window = window_of(group, *codec.codec, tensors);
-  WorldOptions world = options.world;
-  world.workers = group.workers;
-  world.window = group.window;
-  world.timeout = group.timeout;
-  SLUICE_TRY_ASSIGN(fleet->world_, options.carrier->make_world(world));
+  SLUICE_TRY_ASSIGN(fleet->world_, options.make_world({.workers = group.workers,
+                                                       .window = group.window,
+                                                       .timeout = group.timeout}));
   const auto here = fleet->here();
   fleet->staffing_ =
       options.staffing.value_or(staffing_for(static_cast<std::uint32_t>(here.size())));

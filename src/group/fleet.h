@@ -38,12 +38,11 @@ Verdict run_step(Staffing staffing, std::span<const std::unique_ptr<Group>> grou
                  const std::function<std::vector<BucketEntry>(std::uint32_t place)>& entries);
 
 struct FleetOptions {
-  const CarrierInfo* carrier = nullptr;
+  WorldMaker make_world = nullptr;  // a carrier's
   // The same for every worker, with the number of workers in the job. The rank is set for each. The
   // window is cut to the chunks there are. Where workers are stepped it is one, since the chunks of
   // all of them are in memory at once.
   GroupOptions group = {};
-  WorldOptions world = {};                // its workers, window and time-out are those of `group`
   std::optional<Staffing> staffing = {};  // else as many workers as are here ask for
   // Puts something between a worker's group and its port, such as a tap that keeps what crosses.
   // The fleet owns it; the port outlives it.

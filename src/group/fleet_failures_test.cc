@@ -18,7 +18,7 @@ constexpr std::size_t kCount = 1000;
 // The others would wait for a day.
 FleetOptions patient(std::uint32_t workers) {
   FleetOptions options;
-  options.carrier = &local::kInfo;
+  options.make_world = local::kInfo.make_world;
   options.group.workers = workers;
   options.group.timeout = std::chrono::hours(24);
   options.staffing = Staffing::threads;

@@ -215,7 +215,7 @@ constexpr Tensor kTensors[] = {{1, 7, 100}, {2, 1, 77}};
 
 FleetOptions fleet_options(const CarrierInfo& carrier, std::uint32_t workers) {
   FleetOptions options;
-  options.carrier = &carrier;
+  options.make_world = carrier.make_world;
   options.group.workers = workers;
   options.group.chunk_count = 256;
   return options;
@@ -325,10 +325,11 @@ TEST(Fleet, ManyWorkersAreSteppedAndOthersWhenAsked) {
   }
 }
 
-TEST(Fleet, PassesTheWorldsOptionsOn) {
+TEST(Fleet, TakesAWorldThatLosesContributions) {
   Ship ship("fixed", 3);
   FleetOptions options = fleet_options(local::kInfo, 3);
-  options.world.lost = [](const Arrival& arrival) { return arrival.rank == 1; };
+  options.make_world =
+      local::arranged({.lost = [](const local::Arrival& arrival) { return arrival.rank == 1; }});
   auto fleet = Fleet::make(options, ship.codec, kTensors);
   ASSERT_TRUE(fleet.has_value());
   ASSERT_TRUE(

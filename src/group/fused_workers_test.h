@@ -107,8 +107,9 @@ class FusedWorkers {
 inline std::vector<std::vector<float>> local_means(const Workers4& entry, std::uint32_t steps = 1) {
   const auto tensors = entry.coded_tensors();
   const auto codec = std::move(*make_codec(entry.spec));
-  const auto fleet = std::move(*Fleet::make(
-      {.carrier = &local::kInfo, .group = entry.memories[0]->options()}, codec, tensors));
+  const auto fleet = std::move(
+      *Fleet::make({.make_world = local::kInfo.make_world, .group = entry.memories[0]->options()},
+                   codec, tensors));
   auto means = entry.gradients;
   for (std::uint32_t step = 0; step < steps; ++step) {
     const Verdict ran = fleet->step(kStep + step, [&](std::uint32_t rank) {

@@ -450,9 +450,7 @@ TEST(Group, TheCallersRoundingModeChangesNothingAndIsGivenBack) {
 }
 
 TEST(Group, ALostStepIsAnErrorThatWritesNothing) {
-  WorldOptions lossy;
-  lossy.lost = [](const Arrival&) { return true; };
-  const auto world = local::make_world(lossy);
+  const auto world = local::make_world({}, {.lost = [](const local::Arrival&) { return true; }});
   const auto codec = make_codec("f32");
   const auto group = group_of({}, *codec, (*world)->port(0), {{1, 1, 10}});
   Floats values(10, 3.0f);

@@ -163,6 +163,8 @@ class BadInput(CliTest):
             (["--drop", "2"], ["--drop 2", "0 to 1"]),
             (["--drop", "0", "--drop", "1"], ["leaves none"]),
             (["--drop", "0", "--drop", "0"], ["twice"]),
+            (["--drop", "0", "--carrier", "stream"],
+             ["stream counts every worker: losing contributions (--drop) is for carrier 'local'"]),
             (["--feedback", "sometimes"], ["'sometimes'", "none, ef"]),
             (["--carrier", "pigeon"], ["'pigeon'", "local"]),
             (["--steps", "0"], ["--steps 0"]),

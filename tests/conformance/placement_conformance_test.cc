@@ -48,7 +48,7 @@ std::vector<std::vector<float>> means_of(const Row& row, std::uint32_t chunk_cou
   const std::vector<Tensor> tensors{{71, 1, 20'011}, {72, 33, 100}};
   const NamedCodec codec = std::move(*make_codec(row.spec));
   FleetOptions options;
-  options.carrier = &kCarriers[0];
+  options.make_world = kCarriers[0].make_world;
   options.group = {.workers = kWorkers, .seed = 5, .chunk_count = chunk_count};
   options.staffing = Staffing::stepped;
   auto fleet = Fleet::make(options, codec, tensors);

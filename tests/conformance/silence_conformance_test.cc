@@ -70,7 +70,7 @@ class Silence {
 std::uint64_t longest_silence(const NamedCodec& codec, std::uint64_t steps,
                               std::uint32_t chunk_count, float scale) {
   FleetOptions options;
-  options.carrier = &local::kInfo;
+  options.make_world = local::kInfo.make_world;
   options.group.workers = kWorkers;
   options.group.chunk_count = chunk_count;
   const auto fleet = Fleet::make(options, codec, kTensors);

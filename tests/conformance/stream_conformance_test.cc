@@ -18,24 +18,13 @@ constexpr std::array<std::uint32_t, 5> kCounts{257, 7, 1, 4099, 20000};
 constexpr std::array<std::uint32_t, 5> kWorkers{3, 2, 1, 8, 16};
 constexpr std::array<std::uint32_t, 2> kChunks{1u << 16, 512};
 
-// The suite's order of arrival is for `local`; here they come as they come.
-Checked<std::unique_ptr<World>> make_over_udp(const WorldOptions& options) {
-  WorldOptions mine = options;
-  mine.order.clear();
-  return stream::make_world(mine);
-}
-constexpr CarrierInfo kOverUdp{.name = "stream",
-                               .summary = "",
-                               .workers_max = stream::kInfo.workers_max,
-                               .make_world = &make_over_udp};
-
 enum Factor : std::size_t { count, workers, data, chunk, feedback, world };
 
 class Streamed : public LikeLocalTest {};
 
 TEST_P(Streamed, GivesTheBytesOfLocalOverRealSockets) {
   check({.count = 70001, .workers = 4, .chunk_count = 1u << 14, .steps = 2},
-        {.staffing = Staffing::threads}, kOverUdp);
+        {.staffing = Staffing::threads}, stream::kInfo);
 }
 
 TEST_P(Streamed, GivesTheBytesOfLocalWhateverTheNetworkDoes) {

@@ -111,7 +111,7 @@ TEST_P(Values, MissingInSomeGrainsIsNotZeroThere) {
   for (std::uint32_t first = 0; first < scenario.count; first += grain) {
     std::vector<std::span<const float>> counted;
     for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
-      const Arrival arrival{.rank = rank, .grain = first / grain};
+      const local::Arrival arrival{.rank = rank, .grain = first / grain};
       if (is_lost(scenario.missing, arrival, scenario.workers)) {
         ++lost;
       } else {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "base/assert.h"
 #include "base/random.h"
 
 namespace sluice::support {
@@ -32,7 +34,7 @@ std::vector<std::uint32_t> order_of(Arrivals arrivals, std::uint32_t workers) {
 }
 
 // A quarter of all grains of the first round, but never the whole of one.
-bool is_lost_grain(const Arrival& arrival, std::uint32_t workers) {
+bool is_lost_grain(const local::Arrival& arrival, std::uint32_t workers) {
   if (arrival.leg != 0 || arrival.round != 0) return false;
   const std::uint64_t where = mix(arrival.sequence, arrival.grain);
   return where % workers != arrival.rank && mix(where, arrival.rank) % 4 == 0;
@@ -83,21 +85,28 @@ bool is_missing(Missing missing, std::uint32_t rank, std::uint32_t workers) {
   return false;
 }
 
-bool is_lost(Missing missing, const Arrival& arrival, std::uint32_t workers) {
+bool is_lost(Missing missing, const local::Arrival& arrival, std::uint32_t workers) {
   return missing == Missing::some_grains ? is_lost_grain(arrival, workers)
                                          : is_missing(missing, arrival.rank, workers);
 }
 
-WorldOptions world_options(const Scenario& scenario, const Way& way) {
-  WorldOptions options{.workers = scenario.workers, .window = 3};
-  options.order = order_of(way.arrivals, scenario.workers);
-  if (way.arrivals == Arrivals::pairs) options.fan_in = 2;
-  if (way.arrivals == Arrivals::fives_shuffled) options.fan_in = 5;
-  if (scenario.missing != Missing::none) {
-    options.lost = [missing = scenario.missing, workers = scenario.workers](
-                       const Arrival& arrival) { return is_lost(missing, arrival, workers); };
+Checked<std::unique_ptr<World>> world_of(const CarrierInfo& carrier, const Scenario& scenario,
+                                         const Way& way) {
+  const WorldOptions options{.workers = scenario.workers, .window = kScenarioWindow};
+  if (carrier.name != local::kInfo.name) {
+    SLUICE_ASSERT(scenario.missing == Missing::none && way.arrivals == Arrivals::ascending);
+    return carrier.make_world(options);
   }
-  return options;
+  local::Arrangement arrangement{.order = order_of(way.arrivals, scenario.workers)};
+  if (way.arrivals == Arrivals::pairs) arrangement.fan_in = 2;
+  if (way.arrivals == Arrivals::fives_shuffled) arrangement.fan_in = 5;
+  if (scenario.missing != Missing::none) {
+    arrangement.lost = [missing = scenario.missing,
+                        workers = scenario.workers](const local::Arrival& arrival) {
+      return is_lost(missing, arrival, workers);
+    };
+  }
+  return local::make_world(options, std::move(arrangement));
 }
 
 Inputs::Inputs(const Scenario& of) : scenario(of), tensors(tensors_of(of)) {

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "carrier/local/local.h"
 #include "carrier/world.h"
 #include "codec/codec.h"
 #include "group/fleet.h"
@@ -55,9 +57,14 @@ std::vector<Tensor> tensors_of(const Scenario& scenario);
 bool is_missing(Missing missing, std::uint32_t rank, std::uint32_t workers);
 
 // Whether a contribution is lost.
-bool is_lost(Missing missing, const Arrival& arrival, std::uint32_t workers);
+bool is_lost(Missing missing, const local::Arrival& arrival, std::uint32_t workers);
 
-WorldOptions world_options(const Scenario& scenario, const Way& way);
+// Exchanges in flight, of worlds and groups of a scenario.
+inline constexpr std::uint32_t kScenarioWindow = 3;
+// Another carrier than `local` cannot choose what arrives: the scenario misses nobody and the way
+// has contributions ascending, or this stops.
+Checked<std::unique_ptr<World>> world_of(const CarrierInfo& carrier, const Scenario& scenario,
+                                         const Way& way);
 
 // The gradients, by tensor and rank.
 struct Inputs {

@@ -128,9 +128,6 @@ class FusedWorld final : public World {
 };
 
 Checked<std::unique_ptr<World>> make(const WorldOptions& options, std::size_t halls) {
-  if (options.lost != nullptr) {
-    return Problem{Code::invalid_argument, "fused: every worker is counted"};
-  }
   return std::unique_ptr<World>(std::make_unique<FusedWorld>(options.workers, halls));
 }
 

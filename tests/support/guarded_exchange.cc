@@ -262,7 +262,7 @@ GuardedOutcome run_exchange(const Codec& codec, const CarrierInfo& carrier,
   tensor.id = kTensorId;
   const Plan plan = codec.plan(tensor, guarded_case.workers);
   Extent extent{tensor, 0, std::min(guarded_case.count, plan.count_max), 0, guarded_case.workers};
-  auto world = carrier.make_world(world_options(scenario, {}));
+  auto world = world_of(carrier, scenario, {});
   GuardedOutcome outcome;
   if (!world) {
     outcome.complaint = world.error().message;

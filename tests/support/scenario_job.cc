@@ -10,14 +10,14 @@
 namespace sluice::support {
 namespace {
 
-GroupOptions group_options(const Scenario& scenario, std::uint32_t rank, std::uint32_t window) {
+GroupOptions group_options(const Scenario& scenario, std::uint32_t rank) {
   GroupOptions options;
   options.rank = rank;
   options.workers = scenario.workers;
   options.seed = scenario.seed;
   options.feedback = std::string(scenario.feedback);
   options.chunk_count = scenario.chunk_count;
-  options.window = window;
+  options.window = kScenarioWindow;
   return options;
 }
 
@@ -55,16 +55,15 @@ ScenarioJob::ScenarioJob(const Codec& codec, const CarrierInfo& carrier, const I
                          const Way& way, const Tampering& tampering)
     : inputs_(inputs), way_(way) {
   const Scenario& scenario = inputs.scenario;
-  const WorldOptions options = world_options(scenario, way);
-  auto world = carrier.make_world(options);
+  auto world = world_of(carrier, scenario, way);
   SLUICE_ASSERT(world.has_value());
   world_ = std::move(*world);
   for (std::uint32_t rank = 0; rank < scenario.workers; ++rank) {
     tamperings_.push_back(
         std::make_unique<TamperingCarrier>(world_->port(rank), scenario.workers, tampering));
     records_.push_back(std::make_unique<RecordingCarrier>(*tamperings_.back(), scenario.workers));
-    auto group = Group::make(group_options(scenario, rank, options.window), "conformance", codec,
-                             *records_.back(), inputs.tensors);
+    auto group = Group::make(group_options(scenario, rank), "conformance", codec, *records_.back(),
+                             inputs.tensors);
     SLUICE_ASSERT(group.has_value());
     groups_.push_back(std::move(*group));
   }

@@ -16,13 +16,12 @@ SparseJob::SparseJob(std::string_view spec, const Tensor& tensor, const SparseJo
   auto codec = make_codec(spec);
   SLUICE_ASSERT(codec.has_value());
   codec_ = std::move(*codec);
-  FleetOptions of_fleet{.carrier = &local::kInfo,
+  FleetOptions of_fleet{.make_world = local::arranged({.lost = options.lost}),
                         .group = {.workers = options.workers,
                                   .seed = 5,
                                   .feedback = options.feedback,
                                   .chunk_count = options.chunk_count},
                         .staffing = Staffing::stepped};
-  of_fleet.world.lost = options.lost;
   auto fleet = Fleet::make(of_fleet, codec_, {&tensor, 1});
   SLUICE_ASSERT(fleet.has_value());
   fleet_ = std::move(*fleet);

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "carrier/world.h"
+#include "carrier/local/local.h"
 #include "catalog/codecs.h"
 #include "group/fleet.h"
 #include "group/group.h"
@@ -25,7 +25,7 @@ struct SparseJobOptions {
   std::uint32_t chunk_count = 1u << 16;
   std::string feedback = "none";
   bool in_place = false;  // the mean is the gradient's own memory
-  std::function<bool(const Arrival&)> lost = nullptr;
+  std::function<bool(const local::Arrival&)> lost = nullptr;
 };
 
 class SparseJob {

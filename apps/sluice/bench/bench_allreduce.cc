@@ -138,7 +138,7 @@ class Bench {
 
   [[nodiscard]] Checked<FleetOptions> fleet_options(const CarrierInfo& carrier) const {
     FleetOptions options;
-    options.carrier = &carrier;
+    options.make_world = carrier.make_world;
     options.group.workers = options_.workers;
     options.group.seed = options_.seed;
     options.group.chunk_count = options_.chunk;
@@ -177,9 +177,9 @@ class Bench {
                                                  const Tensor& tensor) const {
     SLUICE_TRY_ASSIGN(FleetOptions options, fleet_options(local::kInfo));
     options.staffing = Staffing::stepped;
-    options.world.fan_in = 2;
-    options.world.order.resize(options_.workers);
-    std::iota(options.world.order.rbegin(), options.world.order.rend(), 0u);
+    std::vector<std::uint32_t> backwards(options_.workers);
+    std::iota(backwards.rbegin(), backwards.rend(), 0u);
+    options.make_world = local::arranged({.order = std::move(backwards), .fan_in = 2});
     return Fleet::make(options, codec, std::span(&tensor, 1));
   }
 

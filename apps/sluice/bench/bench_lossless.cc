@@ -97,7 +97,7 @@ class Point {
  private:
   Verdict connect(std::span<const NamedCodec> codecs) {
     FleetOptions fleet;
-    fleet.carrier = &local::kInfo;
+    fleet.make_world = local::kInfo.make_world;
     fleet.group.workers = workers_;
     fleet.group.seed = options_.seed;
     fleet.group.chunk_count = options_.chunk;

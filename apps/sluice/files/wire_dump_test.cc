@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "apps/sluice/reduce/reduce.h"
-#include "catalog/carriers.h"
+#include "carrier/local/local.h"
 #include "group/fleet.h"
 #include "tests/support/data.h"
 #include "tests/support/fake_codec.h"
@@ -266,15 +266,10 @@ TEST_F(WireDumpTest, WorkersThatDisagreeFailTheStep) {
 class FakeRun {
  public:
   FakeRun(WireDumpOptions options, std::uint32_t window) : dump_(std::move(options)) {
-    WorldOptions world;
-    world.workers = 3;
-    world.window = window;
-    world.lost = [](const Arrival& arrival) {
-      return arrival.rank == 1 && arrival.leg == 1 && arrival.grain == 1;
-    };
-    const auto carrier = find_carrier("local");
-    EXPECT_TRUE(carrier);
-    auto made = (*carrier)->make_world(world);
+    auto made = local::make_world(
+        {.workers = 3, .window = window}, {.lost = [](const local::Arrival& arrival) {
+          return arrival.rank == 1 && arrival.leg == 1 && arrival.grain == 1;
+        }});
     EXPECT_TRUE(made);
     world_ = *std::move(made);
     for (std::uint32_t rank = 0; rank < 3; ++rank) {

@@ -10,6 +10,7 @@
 #include "apps/sluice/process/terminal.h"
 #include "apps/sluice/reduce/agreement.h"
 #include "base/limits.h"
+#include "carrier/local/local.h"
 #include "group/fleet.h"
 #include "group/group.h"
 
@@ -115,17 +116,12 @@ class Run {
     SLUICE_TRY_ASSIGN(const NamedFeedback feedback, make_feedback(options_.feedback));
     const Tensor tensor = tensor_of(workers_.front());
     FleetOptions fleet;
-    fleet.carrier = &carrier;
+    SLUICE_TRY_ASSIGN(fleet.make_world, world_maker(carrier));
     fleet.group.workers = count();
     fleet.group.seed = options_.seed;
     fleet.group.chunk_count = chunk_count_of_one_call(codec.codec->traits(count()));
     fleet.group.timeout = std::chrono::seconds(options_.timeout_seconds);
     fleet.group.feedback = feedback.spec;
-    if (!options_.drop.empty()) {
-      fleet.world.lost = [drop = options_.drop](const Arrival& arrival) {
-        return std::find(drop.begin(), drop.end(), arrival.rank) != drop.end();
-      };
-    }
     if (options_.dump_wire) {
       // A decoder is told what the options mean with this feedback.
       settled_.info = codec.info;
@@ -136,6 +132,18 @@ class Run {
     SLUICE_TRY_ASSIGN(fleet_, by_carrier(Fleet::make(fleet, codec, std::span(&tensor, 1))));
     for (const std::uint32_t rank : fleet_->here()) means_[rank].resize(tensor.count());
     return dump_ == nullptr ? Verdict(Nothing{}) : dump_->open();
+  }
+
+  [[nodiscard]] Checked<WorldMaker> world_maker(const CarrierInfo& carrier) const {
+    if (options_.drop.empty()) return WorldMaker(carrier.make_world);
+    if (carrier.name != local::kInfo.name) {
+      return invalid(fmt::format(
+          "{} counts every worker: losing contributions (--drop) is for carrier 'local'",
+          carrier.name));
+    }
+    return local::arranged({.lost = [drop = options_.drop](const local::Arrival& arrival) {
+      return std::find(drop.begin(), drop.end(), arrival.rank) != drop.end();
+    }});
   }
 
   // The exchanges of a step are the chunks of the one tensor, in order, as the group cuts it.

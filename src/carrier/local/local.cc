@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "base/assert.h"
@@ -93,7 +94,8 @@ class Port final : public Carrier {
 
 class LocalWorld final : public World {
  public:
-  explicit LocalWorld(const WorldOptions& options) : options_(options) {
+  LocalWorld(const WorldOptions& options, Arrangement arrangement)
+      : arrangement_(std::move(arrangement)) {
     // Twice the window: a worker whose window starts after mine may be a whole window ahead.
     const std::size_t count = std::size_t{2} * options.window;
     for (std::size_t i = 0; i < count; ++i)
@@ -119,13 +121,13 @@ class LocalWorld final : public World {
   void close(Meeting& meeting, std::uint32_t leg) {
     const FloatEnvironment environment;
     const auto start = std::chrono::steady_clock::now();
-    meeting.close(options_, leg);
+    meeting.close(arrangement_, leg);
     combine_nanoseconds_ += (std::chrono::steady_clock::now() - start).count();
     for (const auto& port : ports_) port->bell.ring();
   }
 
  private:
-  WorldOptions options_;
+  Arrangement arrangement_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<std::uint32_t> here_;
@@ -205,14 +207,17 @@ Verdict check_options(const WorldOptions& options) {
                     "which is a window of {} for so many workers",
                     options.workers, options.window, kPlacesMax, kPlacesMax / options.workers)};
   }
-  if (options.order.empty()) return Nothing{};
-  std::vector<std::uint32_t> sorted = options.order;
-  std::sort(sorted.begin(), sorted.end());
-  for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
-    if (sorted.size() != options.workers || sorted[rank] != rank) {
-      return Problem{Code::invalid_argument,
-                     fmt::format("the order of arrival must name each of the {} workers once",
-                                 options.workers)};
+  return Nothing{};
+}
+
+Verdict check_order(std::vector<std::uint32_t> order, std::uint32_t workers) {
+  if (order.empty()) return Nothing{};
+  std::sort(order.begin(), order.end());
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    if (order.size() != workers || order[rank] != rank) {
+      return Problem{
+          Code::invalid_argument,
+          fmt::format("the order of arrival must name each of the {} workers once", workers)};
     }
   }
   return Nothing{};
@@ -221,8 +226,19 @@ Verdict check_options(const WorldOptions& options) {
 }  // namespace
 
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options) {
-  if (const Verdict verdict = check_options(options); !verdict) return verdict.error();
-  return std::unique_ptr<World>(std::make_unique<LocalWorld>(options));
+  return make_world(options, {});
+}
+
+Checked<std::unique_ptr<World>> make_world(const WorldOptions& options, Arrangement arrangement) {
+  SLUICE_TRY(check_options(options));
+  SLUICE_TRY(check_order(arrangement.order, options.workers));
+  return std::unique_ptr<World>(std::make_unique<LocalWorld>(options, std::move(arrangement)));
+}
+
+WorldMaker arranged(Arrangement arrangement) {
+  return [arrangement = std::move(arrangement)](const WorldOptions& options) {
+    return make_world(options, arrangement);
+  };
 }
 
 }  // namespace sluice::local

@@ -53,14 +53,13 @@ TEST(LocalWorld, AMissingWorkerMakesTheOthersTimeOutAndIsNamed) {
 }
 
 TEST(LocalWorld, StepsOfAnExchangeAreCountedForWhoeverLosesContributions) {
-  WorldOptions options;
-  options.workers = 2;
+  Arrangement arrangement;
   std::vector<Arrival> seen;
-  options.lost = [&seen](const Arrival& arrival) {
+  arrangement.lost = [&seen](const Arrival& arrival) {
     seen.push_back(arrival);
     return false;
   };
-  const auto world = world_of(options);
+  const auto world = world_of({.workers = 2}, arrangement);
   for (const std::uint64_t sequence : {0u, 1u, 8u}) {
     for (std::uint32_t leg = 0; leg < 2; ++leg) {
       std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
@@ -80,10 +79,9 @@ TEST(LocalWorld, StepsOfAnExchangeAreCountedForWhoeverLosesContributions) {
 }
 
 TEST(LocalWorld, LostContributionsComeAsParts) {
-  WorldOptions options;
-  options.workers = 3;
-  options.lost = [](const Arrival& arrival) { return arrival.rank == 2 && arrival.grain >= 1; };
-  const auto world = world_of(options);
+  Arrangement arrangement;
+  arrangement.lost = [](const Arrival& arrival) { return arrival.rank == 2 && arrival.grain >= 1; };
+  const auto world = world_of({.workers = 3}, arrangement);
   std::array seats{sum_seat(3, 20, 0), sum_seat(3, 20, 100), sum_seat(3, 20, 10000)};
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     ASSERT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());
@@ -102,10 +100,9 @@ TEST(LocalWorld, LostContributionsComeAsParts) {
 }
 
 TEST(LocalWorld, WhenNobodyIsCountedEveryRankIsTold) {
-  WorldOptions options;
-  options.workers = 2;
-  options.lost = [](const Arrival&) { return true; };
-  const auto world = world_of(options);
+  Arrangement arrangement;
+  arrangement.lost = [](const Arrival&) { return true; };
+  const auto world = world_of({.workers = 2}, arrangement);
   std::array seats{sum_seat(2, 8, 1), sum_seat(2, 8, 2)};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());

@@ -17,8 +17,9 @@ namespace sluice::local {
 namespace {
 
 TEST(LocalWorld, OptionsOutOfRangeAreNamedWithTheRange) {
-  const auto refused = [](WorldOptions options, const std::vector<std::string>& mentioned) {
-    const auto world = make_world(options);
+  const auto refused = [](const WorldOptions& options, const std::vector<std::string>& mentioned,
+                          const std::vector<std::uint32_t>& order = {}) {
+    const auto world = make_world(options, {.order = order});
     ASSERT_FALSE(world.has_value());
     EXPECT_EQ(world.error().code, Code::invalid_argument);
     for (const std::string& one : mentioned) {
@@ -45,11 +46,9 @@ TEST(LocalWorld, OptionsOutOfRangeAreNamedWithTheRange) {
   options.window = 1;
   for (const auto& order :
        {std::vector<std::uint32_t>{0}, {0, 1}, {0, 1, 1}, {1, 2, 3}, {0, 1, 2, 3}}) {
-    options.order = order;
-    refused(options, {"order", "3 workers"});
+    refused(options, {"order", "3 workers"}, order);
   }
-  options.order = {2, 0, 1};
-  EXPECT_TRUE(make_world(options).has_value());
+  EXPECT_TRUE(make_world(options, {.order = {2, 0, 1}}).has_value());
 }
 
 TEST(LocalWorld, EveryWorkerIsHereAndMeetsNobodyElse) {

@@ -25,8 +25,9 @@ using support::Seat;
 // Never reached: a test that waits this long hangs.
 inline constexpr std::chrono::seconds kLong{60};
 
-inline std::unique_ptr<World> world_of(WorldOptions options) {
-  auto world = make_world(options);
+inline std::unique_ptr<World> world_of(const WorldOptions& options,
+                                       const Arrangement& arrangement = {}) {
+  auto world = make_world(options, arrangement);
   EXPECT_TRUE(world.has_value()) << world.error().message;
   return std::move(*world);
 }

@@ -44,25 +44,25 @@ Seat mixed_seat(std::uint32_t n, std::uint32_t rank, const std::vector<std::uint
 }
 
 // All bytes of all answers, and of all contributor sets.
-Bytes everything(const WorldOptions& options) {
+Bytes everything(std::uint32_t workers, const Arrangement& arrangement) {
   const std::vector<std::uint16_t> table{0,   1,   2,   4,   8,   16,  32,  64,
                                          128, 256, 512, 600, 700, 800, 900, 1000};
-  const auto world = world_of(options);
+  const auto world = world_of({.workers = workers}, arrangement);
   std::vector<Seat> seats;
-  for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
-    seats.push_back(mixed_seat(options.workers, rank, table));
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    seats.push_back(mixed_seat(workers, rank, table));
   }
-  for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
     EXPECT_TRUE(world->port(rank).post({0, 5}, {}, seats[rank].rounds).has_value());
   }
   Bytes all;
-  for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
     const auto answers = world->port(rank).take({0, 5});
     EXPECT_TRUE(answers.has_value()) << answers.error().what;
     if (!answers) return {};
     for (std::size_t i = 0; i < answers->size(); ++i) {
       const Answer& answer = (*answers)[i];
-      EXPECT_TRUE(check_answer(seats[rank].rounds[i], answer, options.workers).has_value());
+      EXPECT_TRUE(check_answer(seats[rank].rounds[i], answer, workers).has_value());
       all.insert(all.end(), answer.down.begin(), answer.down.end());
       for (const Part& part : answer.parts) {
         const auto words = std::as_bytes(part.from.words);
@@ -76,23 +76,22 @@ Bytes everything(const WorldOptions& options) {
 TEST(LocalWorld, TreesAndOrdersOfArrivalGiveTheSameBytes) {
   for (const std::uint32_t n : {1u, 2u, 5u, 13u}) {
     for (const bool losing : {false, true}) {
-      WorldOptions options;
-      options.workers = n;
+      Arrangement arrangement;
       if (losing) {
-        options.lost = [n](const Arrival& arrival) {
+        arrangement.lost = [n](const Arrival& arrival) {
           return n > 1 && (arrival.rank + arrival.grain + arrival.round) % 5 == 0;
         };
       }
-      const Bytes flat = everything(options);
+      const Bytes flat = everything(n, arrangement);
       ASSERT_FALSE(flat.empty());
       std::vector<std::uint32_t> order(n);
       std::iota(order.begin(), order.end(), 0u);
       std::mt19937 random(n);
       for (const std::uint32_t fan_in : {0u, 1u, 2u, 4u, 64u}) {
-        options.fan_in = fan_in;
+        arrangement.fan_in = fan_in;
         std::shuffle(order.begin(), order.end(), random);
-        options.order = order;
-        EXPECT_EQ(everything(options), flat) << n << " workers, leaves of " << fan_in;
+        arrangement.order = order;
+        EXPECT_EQ(everything(n, arrangement), flat) << n << " workers, leaves of " << fan_in;
       }
     }
   }

@@ -49,12 +49,12 @@ bool Meeting::post(std::uint32_t rank, std::uint64_t generation, const Ticket& t
   return true;
 }
 
-void Meeting::close(const WorldOptions& options, std::uint32_t leg) {
+void Meeting::close(const Arrangement& arrangement, std::uint32_t leg) {
   error_ = {};
   complaint_.clear();
   // No exception may pass: the others would wait for the end of this for ever.
   try {
-    const Status status = combine_all(options, leg);
+    const Status status = combine_all(arrangement, leg);
     if (!status) error_ = status.error();
   } catch (const std::exception&) {
     error_ = {Code::out_of_memory, 0, "local: no memory to combine in"};
@@ -80,7 +80,7 @@ void Meeting::withdraw(std::uint32_t rank, std::uint64_t generation) {
   }
 }
 
-Status Meeting::combine_all(const WorldOptions& options, std::uint32_t leg) {
+Status Meeting::combine_all(const Arrangement& arrangement, std::uint32_t leg) {
   SLUICE_TRY(agree());
   const std::size_t rounds = posted_[0].rounds.size();
   if (outcomes_.size() < rounds) outcomes_.resize(rounds);
@@ -89,8 +89,8 @@ Status Meeting::combine_all(const WorldOptions& options, std::uint32_t leg) {
     grow(outcomes_[i].memory, down_size_max(what, workers_));
     grow(scratch_, scratch_size(what));
     outcomes_[i].size = 0;
-    split(i, options, leg);
-    for (const Part& part : outcomes_[i].parts) SLUICE_TRY(combine_part(i, part, options));
+    split(i, arrangement, leg);
+    for (const Part& part : outcomes_[i].parts) SLUICE_TRY(combine_part(i, part, arrangement));
   }
   return ok();
 }
@@ -130,11 +130,11 @@ Status Meeting::agree() {
 }
 
 // Grains with the same contributors in a row are one part.
-void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_t leg) {
+void Meeting::split(std::size_t index, const Arrangement& arrangement, std::uint32_t leg) {
   const Round& round = posted_[0].rounds[index];
   Outcome& outcome = outcomes_[index];
   const std::size_t width = worker_words(workers_);
-  const bool asks = options.lost != nullptr && round.only.unrestricted();
+  const bool asks = arrangement.lost != nullptr && round.only.unrestricted();
   const std::uint32_t grain = asks ? grain_of(round.what) : round.what.count;
   outcome.parts.clear();
   outcome.words.clear();
@@ -143,8 +143,8 @@ void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_
     for (std::uint32_t rank = 0; rank < workers_; ++rank) {
       const bool counted =
           round.only.unrestricted()
-              ? !asks || !options.lost({rank, posted_[0].ticket.sequence, leg,
-                                        static_cast<std::uint32_t>(index), at / grain})
+              ? !asks || !arrangement.lost({rank, posted_[0].ticket.sequence, leg,
+                                            static_cast<std::uint32_t>(index), at / grain})
               : round.only.has(rank);
       if (!counted) set.erase(rank);
     }
@@ -165,18 +165,18 @@ void Meeting::split(std::size_t index, const WorldOptions& options, std::uint32_
   }
 }
 
-Status Meeting::combine_part(std::size_t index, const Part& part, const WorldOptions& options) {
+Status Meeting::combine_part(std::size_t index, const Part& part, const Arrangement& arrangement) {
   const Reduction& what = posted_[0].rounds[index].what;
   Outcome& outcome = outcomes_[index];
   contributions_.clear();
   for (std::uint32_t i = 0; i < workers_; ++i) {
-    const std::uint32_t rank = options.order.empty() ? i : options.order[i];
+    const std::uint32_t rank = arrangement.order.empty() ? i : arrangement.order[i];
     if (part.from.has(rank)) contributions_.push_back({rank, posted_[rank].rounds[index].up});
   }
   if (contributions_.empty()) return Error{Code::lost, 0, "no worker's contribution was counted"};
   const auto into = outcome.memory.bytes().subspan(outcome.size);
-  if (options.fan_in != 0) {
-    SLUICE_TRY_ASSIGN(const std::size_t used, combine_tree(what, part, options.fan_in, into));
+  if (arrangement.fan_in != 0) {
+    SLUICE_TRY_ASSIGN(const std::size_t used, combine_tree(what, part, arrangement.fan_in, into));
     outcome.size += used;
     return ok();
   }

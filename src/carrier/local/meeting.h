@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "carrier/world.h"
+#include "carrier/local/local.h"
 #include "round/combine.h"
 #include "round/round.h"
 
@@ -33,7 +33,7 @@ class Meeting {
 
   // Combines all rounds; `leg` counts the legs of the exchange. Wakes nobody. Throws nothing: what
   // goes wrong, memory too, is error() to all workers.
-  void close(const WorldOptions& options, std::uint32_t leg);
+  void close(const Arrangement& arrangement, std::uint32_t leg);
 
   // Takes a worker's rounds back: they are not looked at when this returns. Waits for the worker
   // that is combining them right now.
@@ -64,10 +64,10 @@ class Meeting {
     std::vector<std::uint64_t> words;  // the sets of all parts, end to end
   };
 
-  Status combine_all(const WorldOptions& options, std::uint32_t leg);
+  Status combine_all(const Arrangement& arrangement, std::uint32_t leg);
   Status agree();
-  void split(std::size_t index, const WorldOptions& options, std::uint32_t leg);
-  Status combine_part(std::size_t index, const Part& part, const WorldOptions& options);
+  void split(std::size_t index, const Arrangement& arrangement, std::uint32_t leg);
+  Status combine_part(std::size_t index, const Part& part, const Arrangement& arrangement);
   Result<std::size_t> combine_tree(const Reduction& what, const Part& part, std::uint32_t fan_in,
                                    std::span<std::byte> into);
 

@@ -30,7 +30,7 @@ struct Table {
     }
   }
   // Everybody posts; the last one closes.
-  void hold(Meeting& meeting, std::uint64_t generation, const WorldOptions& options = {},
+  void hold(Meeting& meeting, std::uint64_t generation, const Arrangement& arrangement = {},
             std::uint32_t leg = 0) {
     for (std::uint32_t rank = 0; rank < rounds.size(); ++rank) {
       const Ticket ticket{tickets.empty() ? Ticket{7, 9} : tickets[rank]};
@@ -38,7 +38,7 @@ struct Table {
       ASSERT_EQ(last, rank + 1 == rounds.size());
       ASSERT_FALSE(meeting.is_closed(generation));
     }
-    meeting.close(options, leg);
+    meeting.close(arrangement, leg);
     ASSERT_TRUE(meeting.is_closed(generation));
   }
 
@@ -104,14 +104,14 @@ TEST(Meeting, SeveralRoundsAreReducedEachByItself) {
 TEST(Meeting, LostContributionsSplitTheAnswerWhereContributorsChange) {
   Meeting meeting(3);
   Table table(3);
-  WorldOptions options;
-  options.lost = [](const Arrival& arrival) {
+  Arrangement arrangement;
+  arrangement.lost = [](const Arrival& arrival) {
     EXPECT_EQ(arrival.sequence, 7u);
     EXPECT_EQ(arrival.leg, 5u);
     EXPECT_EQ(arrival.round, 0u);
     return arrival.rank == 1 && arrival.grain == 2;
   };
-  table.hold(meeting, 1, options, 5);
+  table.hold(meeting, 1, arrangement, 5);
   const auto parts = meeting.parts(0);
   ASSERT_EQ(parts.size(), 2u) << "equal neighbours are one part";
   EXPECT_EQ(parts[0].first, 0u);
@@ -130,9 +130,9 @@ TEST(Meeting, EveryGrainMayHaveItsOwnContributors) {
   what.count = 8 * 70 + 3;
   Meeting meeting(70);
   Table table(70, what);
-  WorldOptions options;
-  options.lost = [](const Arrival& arrival) { return arrival.rank == arrival.grain; };
-  table.hold(meeting, 1, options);
+  Arrangement arrangement;
+  arrangement.lost = [](const Arrival& arrival) { return arrival.rank == arrival.grain; };
+  table.hold(meeting, 1, arrangement);
   const auto parts = meeting.parts(0);
   ASSERT_EQ(parts.size(), 71u);
   for (std::uint32_t grain = 0; grain < 71; ++grain) {
@@ -146,12 +146,12 @@ TEST(Meeting, EveryGrainMayHaveItsOwnContributors) {
 TEST(Meeting, WhenNobodyIsCountedTheContributionsAreLost) {
   Meeting meeting(3);
   Table table(3);
-  WorldOptions options;
-  options.lost = [](const Arrival& arrival) { return arrival.grain == 1; };
-  table.hold(meeting, 1, options);
+  Arrangement arrangement;
+  arrangement.lost = [](const Arrival& arrival) { return arrival.grain == 1; };
+  table.hold(meeting, 1, arrangement);
   EXPECT_EQ(meeting.error().code, Code::lost);
-  options.lost = nullptr;
-  table.hold(meeting, 3, options);
+  arrangement.lost = nullptr;
+  table.hold(meeting, 3, arrangement);
   EXPECT_EQ(meeting.error().code, Code::ok) << "an error is of one generation";
 }
 
@@ -162,10 +162,10 @@ TEST(Meeting, ARoundThatNamesItsWorkersCountsExactlyThoseAndLosesNone) {
   some.insert(3);
   some.insert(66);
   for (auto& rounds : table.rounds) rounds[0].only = some.view();
-  WorldOptions options;
+  Arrangement arrangement;
   bool asked = false;
-  options.lost = [&asked](const Arrival&) { return asked = true; };
-  table.hold(meeting, 1, options);
+  arrangement.lost = [&asked](const Arrival&) { return asked = true; };
+  table.hold(meeting, 1, arrangement);
   EXPECT_FALSE(asked);
   EXPECT_EQ(sums_of(meeting), std::vector<std::uint32_t>(24, 4 + 67));
   ASSERT_EQ(meeting.parts(0).size(), 1u);

@@ -229,15 +229,6 @@ class MpiWorld final : public World {
 Problem refused(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 Verdict check_options(const WorldOptions& options) {
-  if (options.lost != nullptr) {
-    return refused("mpi counts every worker: losing contributions (--drop) is for carrier 'local'");
-  }
-  if (!options.order.empty()) {
-    return refused("mpi takes contributions as they come: an order is for carrier 'local'");
-  }
-  if (options.fan_in != 0) {
-    return refused("mpi has no tree: a fan-in is for carrier 'local'");
-  }
   if (options.window < 1 || options.window > kWindowMax) {
     return refused(fmt::format("window {}; mpi accepts 1 to {}", options.window, kWindowMax));
   }

@@ -57,15 +57,6 @@ TEST(Mpi, WhatItCannotDoIsRefusedByName) {
     EXPECT_EQ(world.error().code, Code::invalid_argument);
     return world.error();
   };
-  WorldOptions losing;
-  losing.lost = [](const Arrival&) { return false; };
-  EXPECT_TRUE(says(problem(losing), "--drop"));
-  WorldOptions ordered;
-  ordered.order = {0};
-  EXPECT_TRUE(says(problem(ordered), "order"));
-  WorldOptions tree;
-  tree.fan_in = 2;
-  EXPECT_TRUE(says(problem(tree), "tree"));
   for (const std::uint32_t window : {0u, 1025u}) {
     WorldOptions wide;
     wide.window = window;

@@ -259,15 +259,6 @@ class OneWorld final : public World {
 };
 
 Verdict check_options(const WorldOptions& options) {
-  if (options.lost != nullptr) {
-    return refused(
-        "stream counts every worker: losing contributions (--drop) is for carrier "
-        "'local'");
-  }
-  if (!options.order.empty()) {
-    return refused("stream takes contributions as they come: an order is for carrier 'local'");
-  }
-  if (options.fan_in != 0) return refused("stream has no tree: a fan-in is for carrier 'local'");
   if (options.workers < 1 || options.workers > wire::kWorkersMax) {
     return refused(
         fmt::format("{} workers; stream accepts 1 to {}", options.workers, wire::kWorkersMax));

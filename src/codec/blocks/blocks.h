@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "codec/agreed_blocks.h"
 #include "codec/info.h"
 
 namespace sluice::blocks {
@@ -10,15 +11,8 @@ namespace sluice::blocks {
 // Info::make; refuses nothing.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
-inline constexpr std::array kOptions{OptionInfo{
-    .key = "block",
-    .kind = OptionInfo::Kind::integer,
-    .preset = 256,
-    .minimum = 32,
-    .maximum = 4096,
-    .multiple_of = 8,
-    .help = "coordinates that travel together, or not at all where all are zero",
-}};
+inline constexpr std::array kOptions{
+    agreed_block_option("coordinates that travel together, or not at all where all are zero")};
 
 inline constexpr Info kInfo{
     .id = 7,

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "codec/agreed_blocks.h"
 #include "codec/info.h"
 
 namespace sluice::fixed {
@@ -10,15 +11,7 @@ namespace sluice::fixed {
 // Info::make; refuses nothing.
 Checked<std::unique_ptr<Codec>> make(const OptionValues& options);
 
-inline constexpr std::array kOptions{OptionInfo{
-    .key = "block",
-    .kind = OptionInfo::Kind::integer,
-    .preset = 256,
-    .minimum = 32,
-    .maximum = 4096,
-    .multiple_of = 8,
-    .help = "coordinates that share one exponent",
-}};
+inline constexpr std::array kOptions{agreed_block_option("coordinates that share one exponent")};
 
 inline constexpr Info kInfo{
     .id = 4,

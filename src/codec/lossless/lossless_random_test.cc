@@ -62,7 +62,8 @@ class Play {
                                       .chunk_count = chunk_count_,
                                       .feedback = "ef",
                                       .in_place = dice_.below(2) == 0};
-    if (has_loss_) options.lost = [this](const Arrival& arrival) { return is_lost(arrival); };
+    if (has_loss_)
+      options.lost = [this](const local::Arrival& arrival) { return is_lost(arrival); };
     SparseJob job(spec_, tensor_, options);
     residuals_.assign(workers_, std::vector<float>(tensor_.count()));
     for (std::uint64_t step = 0; step < 4; ++step) {
@@ -77,7 +78,7 @@ class Play {
 
  private:
   // Anybody anywhere, but in every round and grain somebody arrives.
-  [[nodiscard]] bool is_lost(const Arrival& arrival) const {
+  [[nodiscard]] bool is_lost(const local::Arrival& arrival) const {
     const std::uint64_t where =
         mix(mix(seed_, arrival.sequence), mix(arrival.leg, mix(arrival.round, arrival.grain)));
     if (where % workers_ == arrival.rank || (where >> 20) % 3 == 0) return false;
