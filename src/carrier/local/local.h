@@ -30,6 +30,7 @@ struct Arrangement {
   std::uint32_t fan_in = 0;               // workers per leaf of a two-level tree; 0: flat
 };
 
+// Never blocks. Code::invalid_argument names an option that is not accepted.
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options);
 Checked<std::unique_ptr<World>> make_world(const WorldOptions& options, Arrangement arrangement);
 // The latter for whoever makes the world later, such as a fleet.
