@@ -14,14 +14,14 @@
 #include "round/block_sum.h"
 #include "tests/support/courier.h"
 #include "tests/support/fused_world.h"
-#include "tests/support/seat.h"
+#include "tests/support/leg_by_hand.h"
 
 namespace sluice {
 namespace {
 
 using support::Bytes;
+using support::LegByHand;
 using support::run_collectives;
-using support::Seat;
 
 constexpr std::size_t kHeader = 64;
 constexpr std::array<std::uint16_t, 16> kTable{0,  1,  2,  3,   5, 8, 13, 21,
@@ -72,7 +72,7 @@ Bytes random_up(const Reduction& what, std::mt19937& random) {
   return bytes;
 }
 
-// All workers of a job with their seats at some exchanges.
+// All workers of a job with their legs at some exchanges.
 class Table {
  public:
   explicit Table(std::uint32_t n) : workers(n) {
@@ -81,16 +81,16 @@ class Table {
     }
   }
   // Everybody gets random bytes for these reductions.
-  std::vector<Seat>& seats(std::span<const Reduction> reductions) {
-    std::vector<Seat>& all = kept_.emplace_back(workers);
-    for (Seat& seat : all) {
-      for (const Reduction& what : reductions) seat.add(what, workers, random_up(what, random));
+  std::vector<LegByHand>& legs(std::span<const Reduction> reductions) {
+    std::vector<LegByHand>& all = kept_.emplace_back(workers);
+    for (LegByHand& leg : all) {
+      for (const Reduction& what : reductions) leg.add(what, workers, random_up(what, random));
     }
     return all;
   }
-  void post(const Ticket& ticket, const std::vector<Seat>& seats) {
+  void post(const Ticket& ticket, const std::vector<LegByHand>& legs) {
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      ASSERT_TRUE(fusions[rank]->post(ticket, {}, seats[rank].rounds)) << rank;
+      ASSERT_TRUE(fusions[rank]->post(ticket, {}, legs[rank].rounds)) << rank;
     }
   }
   void seal() {
@@ -104,15 +104,15 @@ class Table {
     run_collectives(fusions, native);
   }
   // Everybody's answers are those of combine() on everybody's bytes.
-  void expect_answers(const Ticket& ticket, const std::vector<Seat>& seats) {
+  void expect_answers(const Ticket& ticket, const std::vector<LegByHand>& legs) {
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
       const auto answers = fusions[rank]->take(ticket);
       ASSERT_TRUE(answers.has_value()) << answers.error().what;
-      ASSERT_EQ(answers->size(), seats[rank].rounds.size());
+      ASSERT_EQ(answers->size(), legs[rank].rounds.size());
       for (std::size_t i = 0; i < answers->size(); ++i) {
         const Answer& answer = (*answers)[i];
-        EXPECT_TRUE(check_answer(seats[rank].rounds[i], answer, workers)) << rank << ", " << i;
-        EXPECT_EQ(Bytes(answer.down.begin(), answer.down.end()), expected(seats, i))
+        EXPECT_TRUE(check_answer(legs[rank].rounds[i], answer, workers)) << rank << ", " << i;
+        EXPECT_EQ(Bytes(answer.down.begin(), answer.down.end()), expected(legs, i))
             << "rank " << rank << " of " << workers << ", round " << i;
       }
     }
@@ -123,12 +123,12 @@ class Table {
   std::vector<std::unique_ptr<Fusion>> fusions;
 
  private:
-  std::deque<std::vector<Seat>> kept_;  // fusions read and write them
+  std::deque<std::vector<LegByHand>> kept_;  // fusions read and write them
 
-  [[nodiscard]] Bytes expected(const std::vector<Seat>& seats, std::size_t index) const {
-    const Round& round = seats[0].rounds[index];
+  [[nodiscard]] Bytes expected(const std::vector<LegByHand>& legs, std::size_t index) const {
+    const Round& round = legs[0].rounds[index];
     std::vector<Bytes> ups;
-    for (const Seat& seat : seats) ups.push_back(*seat.ups[index]);
+    for (const LegByHand& leg : legs) ups.push_back(*leg.ups[index]);
     const WorkerSet all = WorkerSet::all(workers);
     return support::combined(round.what, ups, round.only.unrestricted() ? all.view() : round.only);
   }
@@ -140,10 +140,10 @@ TEST(Fusion, EveryReductionGivesTheBytesOfCombine) {
   for (const std::uint32_t n : {1u, 2u, 3u, 5u, 8u, 64u, 65u}) {
     Table table(n);
     for (std::uint64_t step = 0; step < 3; ++step) {
-      const auto& seats = table.seats(kEvery);
-      table.post({4, 9}, seats);
+      const auto& legs = table.legs(kEvery);
+      table.post({4, 9}, legs);
       table.run();
-      table.expect_answers({4, 9}, seats);
+      table.expect_answers({4, 9}, legs);
     }
   }
 }
@@ -151,27 +151,27 @@ TEST(Fusion, EveryReductionGivesTheBytesOfCombine) {
 TEST(Fusion, EachReductionByItselfToo) {
   for (const Reduction& what : kEvery) {
     Table table(7);
-    const auto& seats = table.seats({&what, 1});
-    table.post({1, 2}, seats);
+    const auto& legs = table.legs({&what, 1});
+    table.post({1, 2}, legs);
     table.run();
-    table.expect_answers({1, 2}, seats);
+    table.expect_answers({1, 2}, legs);
   }
 }
 
 TEST(Fusion, ThreeHundredWorkersGiveTheBytesOfCombine) {
   Table table(300);
-  const auto& seats = table.seats(std::span(kEvery).subspan(2, 12));
-  table.post({0, 0}, seats);
+  const auto& legs = table.legs(std::span(kEvery).subspan(2, 12));
+  table.post({0, 0}, legs);
   table.run();
-  table.expect_answers({0, 0}, seats);
+  table.expect_answers({0, 0}, legs);
 }
 
 TEST(Fusion, ManyExchangesAreOneStepInAnyOrderOfPosting) {
   for (const std::uint32_t n : {2u, 5u}) {
     Table table(n);
-    std::vector<std::vector<Seat>*> all;
+    std::vector<std::vector<LegByHand>*> all;
     for (std::size_t i = 0; i < 5; ++i) {
-      all.push_back(&table.seats(std::span(kEvery).subspan(3 * i, 3)));
+      all.push_back(&table.legs(std::span(kEvery).subspan(3 * i, 3)));
     }
     for (std::uint32_t rank = 0; rank < n; ++rank) {
       for (std::size_t i = 0; i < 5; ++i) {
@@ -190,15 +190,15 @@ TEST(Fusion, OnlyTheNamedAreCounted) {
   for (const std::uint32_t rank : {2u, 3u, 69u}) named.insert(rank);
   const WorkerSet all = WorkerSet::all(n);
   Table table(n);
-  auto& seats = table.seats(kEvery);
-  for (Seat& seat : seats) {
-    for (std::size_t i = 0; i < seat.rounds.size(); ++i) {
-      seat.rounds[i].only = i % 3 == 0 ? all.view() : named.view();
+  auto& legs = table.legs(kEvery);
+  for (LegByHand& leg : legs) {
+    for (std::size_t i = 0; i < leg.rounds.size(); ++i) {
+      leg.rounds[i].only = i % 3 == 0 ? all.view() : named.view();
     }
   }
-  table.post({0, 1}, seats);
+  table.post({0, 1}, legs);
   table.run();
-  table.expect_answers({0, 1}, seats);
+  table.expect_answers({0, 1}, legs);
 }
 
 // A codec keeps the set in its own memory and may write the next one there.
@@ -208,9 +208,9 @@ TEST(Fusion, WhoWasCountedStaysThoughTheSetThatNamedThemIsWrittenOver) {
   WorkerSet named(3);
   named.insert(0);
   named.insert(2);
-  auto& seats = table.seats({&what, 1});
-  for (Seat& seat : seats) seat.rounds[0].only = named.view();
-  table.post({0, 1}, seats);
+  auto& legs = table.legs({&what, 1});
+  for (LegByHand& leg : legs) leg.rounds[0].only = named.view();
+  table.post({0, 1}, legs);
   table.run();
   const auto answers = table.fusions[1]->take({0, 1});
   ASSERT_TRUE(answers.has_value());
@@ -223,7 +223,7 @@ TEST(Fusion, WhoWasCountedStaysThoughTheSetThatNamedThemIsWrittenOver) {
 TEST(Fusion, HeadersSayWhoReducesWhat) {
   Table table(2);
   const Reduction what{.op = Op::max, .bits = 8, .count = 16};
-  table.post({5, 1}, table.seats({&what, 1}));
+  table.post({5, 1}, table.legs({&what, 1}));
   table.seal();
   std::array<Bytes, 2> sent;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -243,7 +243,7 @@ TEST(Fusion, HeadersSayWhoReducesWhat) {
 TEST(Fusion, SizesAreFixedUnlessListsOrNarrowSumsAreThere) {
   const auto sealed = [](const Reduction& what) {
     auto table = std::make_unique<Table>(3);
-    table->post({0, 0}, table->seats({&what, 1}));
+    table->post({0, 0}, table->legs({&what, 1}));
     table->seal();
     return table;
   };
@@ -278,13 +278,13 @@ TEST(Fusion, SizesAreFixedUnlessListsOrNarrowSumsAreThere) {
 
 TEST(Fusion, AnExchangePostsItsNextStepWhileOthersStillTake) {
   Table table(3);
-  const auto& first = table.seats(std::span(kEvery).first(2));
-  const auto& second = table.seats(std::span(kEvery).subspan(2, 2));
+  const auto& first = table.legs(std::span(kEvery).first(2));
+  const auto& second = table.legs(std::span(kEvery).subspan(2, 2));
   table.post({8, 1}, first);
   table.post({9, 1}, second);
   table.run();
   table.expect_answers({8, 1}, first);
-  const auto& third = table.seats(std::span(kEvery).subspan(4, 2));
+  const auto& third = table.legs(std::span(kEvery).subspan(4, 2));
   table.post({8, 1}, third);  // before 9 is taken
   EXPECT_EQ(table.fusions[0]->take({8, 1}).error().code, Code::pending);
   EXPECT_FALSE(table.fusions[0]->empty());
@@ -296,29 +296,29 @@ TEST(Fusion, AnExchangePostsItsNextStepWhileOthersStillTake) {
 
 TEST(Fusion, AnswersAreThereOnceAfterTheSpread) {
   Table table(2);
-  const auto& seats = table.seats(kEvery);
+  const auto& legs = table.legs(kEvery);
   Fusion& one = *table.fusions[0];
   EXPECT_TRUE(one.empty());
   EXPECT_EQ(one.take({3, 3}).error().code, Code::invalid_argument);
-  table.post({3, 3}, seats);
+  table.post({3, 3}, legs);
   EXPECT_FALSE(one.empty());
   EXPECT_EQ(one.take({3, 3}).error().code, Code::pending);
-  EXPECT_EQ(one.post({3, 3}, {}, seats[0].rounds).error().code, Code::exhausted);
+  EXPECT_EQ(one.post({3, 3}, {}, legs[0].rounds).error().code, Code::exhausted);
   table.seal();
   EXPECT_FALSE(one.empty());
   EXPECT_EQ(one.take({3, 3}).error().code, Code::pending);
-  EXPECT_EQ(one.post({3, 3}, {}, seats[0].rounds).error().code, Code::exhausted);
+  EXPECT_EQ(one.post({3, 3}, {}, legs[0].rounds).error().code, Code::exhausted);
   run_collectives(table.fusions, false);
   EXPECT_TRUE(one.empty());
-  table.expect_answers({3, 3}, seats);
+  table.expect_answers({3, 3}, legs);
   EXPECT_EQ(one.take({3, 3}).error().code, Code::invalid_argument);
   EXPECT_EQ(one.wait(std::chrono::seconds(1)).error().code, Code::unavailable);
 }
 
 TEST(Fusion, WhatIsPostedAfterASealBelongsToTheNextStep) {
   Table table(2);
-  const auto& first = table.seats(std::span(kEvery).first(1));
-  const auto& second = table.seats(std::span(kEvery).subspan(1, 1));
+  const auto& first = table.legs(std::span(kEvery).first(1));
+  const auto& second = table.legs(std::span(kEvery).subspan(1, 1));
   table.post({0, 1}, first);
   table.seal();
   table.post({1, 1}, second);
@@ -337,7 +337,7 @@ TEST(Fusion, CallsOutOfTurnAreRefused) {
   EXPECT_EQ(one.combine({}, sizes).error().code, Code::invalid_argument);
   EXPECT_EQ(one.spread({}, 0, sizes).error().code, Code::invalid_argument);
   EXPECT_EQ(one.spread_native({}).error().code, Code::invalid_argument);
-  table.post({0, 0}, table.seats(std::span(kEvery).first(1)));
+  table.post({0, 0}, table.legs(std::span(kEvery).first(1)));
   table.seal();
   EXPECT_EQ(one.seal().error().code, Code::invalid_argument);
   EXPECT_EQ(one.spread({}, 0, sizes).error().code, Code::invalid_argument);
@@ -349,31 +349,31 @@ TEST(Fusion, AStepWithoutRoundsIsAStep) {
   EXPECT_EQ(table.fusions[1]->native(), Fusion::Native::none);
   EXPECT_EQ(table.fusions[1]->send_sizes()[2], kHeader);
   EXPECT_TRUE(table.fusions[1]->empty());
-  const auto& seats = table.seats(kEvery);
-  table.post({0, 0}, seats);
+  const auto& legs = table.legs(kEvery);
+  table.post({0, 0}, legs);
   table.run();
-  table.expect_answers({0, 0}, seats);
+  table.expect_answers({0, 0}, legs);
 }
 
 TEST(Fusion, AnAbandonedEndTouchesNothing) {
   Table table(2);
-  const auto& seats = table.seats(kEvery);
-  table.post({0, 0}, seats);
+  const auto& legs = table.legs(kEvery);
+  table.post({0, 0}, legs);
   table.seal();
   Fusion& one = *table.fusions[0];
   one.abandon();
   const std::array<std::uint64_t, 2> sizes{};
   EXPECT_EQ(one.combine({}, sizes).error().code, Code::unavailable);
   EXPECT_EQ(one.seal().error().code, Code::unavailable);
-  EXPECT_EQ(one.post({1, 0}, {}, seats[0].rounds).error().code, Code::unavailable);
+  EXPECT_EQ(one.post({1, 0}, {}, legs[0].rounds).error().code, Code::unavailable);
   EXPECT_EQ(one.take({0, 0}).error().code, Code::invalid_argument);
   EXPECT_TRUE(one.empty());
 }
 
 TEST(Fusion, AStepAfterOneThatFailedIsAnswered) {
   Table table(2);
-  const auto& seats = table.seats(kEvery);
-  table.post({0, 1}, seats);
+  const auto& legs = table.legs(kEvery);
+  table.post({0, 1}, legs);
   table.seal();
   const std::vector<std::span<const std::byte>> none(2);
   for (const auto& fusion : table.fusions) {
@@ -381,9 +381,9 @@ TEST(Fusion, AStepAfterOneThatFailedIsAnswered) {
     EXPECT_EQ(fusion->take({0, 1}).error().code, Code::malformed);
     EXPECT_NE(fusion->explain({0, 1}), "");
   }
-  table.post({0, 1}, seats);
+  table.post({0, 1}, legs);
   table.run();
-  table.expect_answers({0, 1}, seats);
+  table.expect_answers({0, 1}, legs);
   EXPECT_EQ(table.fusions[1]->explain({0, 1}), "");
 }
 
@@ -393,9 +393,9 @@ TEST(Fusion, StepsUpToTheStatedBytesAreNotCut) {
   for (const std::uint64_t most : {0u, 199u, 200u, 201u}) {
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       Fusion one(rank, 3, most);
-      Seat seat;
-      seat.add(what, 3, Bytes(100));
-      ASSERT_TRUE(one.post({0, 0}, {}, seat.rounds));
+      LegByHand leg;
+      leg.add(what, 3, Bytes(100));
+      ASSERT_TRUE(one.post({0, 0}, {}, leg.rounds));
       ASSERT_TRUE(one.seal());
       EXPECT_EQ(one.whole(), most >= 200) << most;
       EXPECT_EQ(one.native(), most >= 200 ? Fusion::Native::none : Fusion::Native::max);
@@ -444,15 +444,15 @@ TEST(Fusion, AllReduceGivesTheSameBytes) {
   for (const std::uint32_t n : {1u, 2u, 5u, 65u}) {
     for (const auto& reductions : {maxima, sums}) {
       Table table(n);
-      auto& seats = table.seats(reductions);
+      auto& legs = table.legs(reductions);
       const WorkerSet all = WorkerSet::all(n);
-      for (Seat& seat : seats) seat.rounds[0].only = all.view();
-      table.post({0, 0}, seats);
+      for (LegByHand& leg : legs) leg.rounds[0].only = all.view();
+      table.post({0, 0}, legs);
       table.seal();
       const bool is_sum = reductions[0].op == Op::wrap_sum;
       EXPECT_EQ(table.fusions[0]->native(), is_sum ? Fusion::Native::sum : Fusion::Native::max);
       run_collectives(table.fusions, true);
-      table.expect_answers({0, 0}, seats);
+      table.expect_answers({0, 0}, legs);
     }
   }
 }
@@ -465,11 +465,11 @@ TEST(Fusion, AllReduceIsForWhatItCanDo) {
     Table table(3);
     WorkerSet some(3);
     some.insert(1);
-    auto& seats = table.seats(reductions);
-    for (Seat& seat : seats) {
-      if (restricted) seat.rounds.back().only = some.view();
+    auto& legs = table.legs(reductions);
+    for (LegByHand& leg : legs) {
+      if (restricted) leg.rounds.back().only = some.view();
     }
-    table.post({0, 0}, seats);
+    table.post({0, 0}, legs);
     table.seal();
     return table.fusions[0]->native();
   };
@@ -488,10 +488,10 @@ TEST(Fusion, AllReduceShowsDisagreementOnEveryRank) {
     const Reduction what{.op = op, .bits = 32, .count = 20};
     for (std::uint64_t other = 2; other < 34; ++other) {
       Table table(4);
-      const auto& seats = table.seats({&what, 1});
+      const auto& legs = table.legs({&what, 1});
       for (std::uint32_t rank = 0; rank < 4; ++rank) {
         const Ticket ticket{0, rank == 2 ? other : 1u};
-        ASSERT_TRUE(table.fusions[rank]->post(ticket, {}, seats[rank].rounds));
+        ASSERT_TRUE(table.fusions[rank]->post(ticket, {}, legs[rank].rounds));
       }
       table.run(true);
       for (const auto& fusion : table.fusions) {
@@ -508,15 +508,15 @@ TEST(Fusion, AllReduceShowsDisagreementOnEveryRank) {
 TEST(Fusion, RanksThatNameOthersAreSeenOnEveryRankThoughTheyNameAsMany) {
   for (const Reduction& what : kEvery) {
     Table table(70);
-    auto& seats = table.seats({&what, 1});
+    auto& legs = table.legs({&what, 1});
     WorkerSet named(70);
     WorkerSet others(70);
     for (const std::uint32_t rank : {0u, 1u, 68u}) named.insert(rank);
     for (const std::uint32_t rank : {0u, 1u, 69u}) others.insert(rank);
     for (std::uint32_t rank = 0; rank < 70; ++rank) {
-      seats[rank].rounds[0].only = rank == 5 ? others.view() : named.view();
+      legs[rank].rounds[0].only = rank == 5 ? others.view() : named.view();
     }
-    table.post({0, 1}, seats);
+    table.post({0, 1}, legs);
     table.run(true);
     for (std::uint32_t rank = 0; rank < 70; ++rank) {
       const auto taken = table.fusions[rank]->take({0, 1});

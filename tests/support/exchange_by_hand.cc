@@ -15,9 +15,9 @@ namespace {
 constexpr float kUnwritten = -77.0f;
 
 // Everybody's exchanges, leg by leg.
-class Trip {
+class ExchangesByHand {
  public:
-  Trip(WorkersByHand& workers, const WhoCounts& counted)
+  ExchangesByHand(WorkersByHand& workers, const WhoCounts& counted)
       : workers_(workers),
         courier_(static_cast<std::uint32_t>(workers.size()), counted),
         answers_(workers.size()) {}
@@ -155,10 +155,10 @@ void expect_malformed(const Result<Leg>& leg, const std::string& why) {
 }
 
 Legs run(WorkersByHand& workers, const WhoCounts& counted) {
-  Trip trip(workers, counted);
-  const Result<Leg> last = trip.run(nullptr, {});
-  EXPECT_TRUE(last.has_value()) << "leg " << trip.legs.size() << ": " << last.error().what;
-  return std::move(trip.legs);
+  ExchangesByHand exchanges(workers, counted);
+  const Result<Leg> last = exchanges.run(nullptr, {});
+  EXPECT_TRUE(last.has_value()) << "leg " << exchanges.legs.size() << ": " << last.error().what;
+  return std::move(exchanges.legs);
 }
 
 Legs run(WorkersByHand& workers, const std::vector<std::uint32_t>& missing) {
@@ -189,7 +189,7 @@ void expect_same_in_place(const Codec& codec, const std::vector<Floats>& gradien
 
 Result<Leg> deceive(WorkersByHand& workers, const WhoCounts& counted, const LieAt& when,
                     const Lie& lie) {
-  return Trip(workers, counted).run(&when, lie);
+  return ExchangesByHand(workers, counted).run(&when, lie);
 }
 
 }  // namespace sluice::support

@@ -34,7 +34,7 @@ class SparseJob {
 
   // Empty, or what went wrong: an error, or workers with different means.
   std::string step(const Gradients& gradients);
-  // Legs before this one were another job's.
+  // Steps before this one were another job's.
   void skip_to(std::uint64_t step) { step_ = step; }
 
   [[nodiscard]] const std::vector<float>& mean() const { return means_[0]; }

@@ -14,7 +14,7 @@ namespace {
 
 TEST(LocalPort, PostingTwiceOrBeyondTheSlotsIsExhausted) {
   const auto world = world_of(2, 2);  // four slots
-  std::vector<Seat> seats;
+  std::vector<LegByHand> seats;
   for (std::uint32_t i = 0; i < 5; ++i) seats.push_back(sum_seat(2, 8, i));
   ASSERT_TRUE(world->port(0).post({0, 5}, {}, seats[0].rounds).has_value());
   EXPECT_EQ(world->port(0).post({0, 5}, {}, seats[0].rounds).error().code, Code::exhausted);
@@ -37,7 +37,7 @@ TEST(LocalPort, ARefusedPostLeavesTheOpenExchangeAlone) {
 
 TEST(LocalPort, DeviceMemoryIsRefused) {
   const auto world = world_of(1);
-  Seat seat = sum_seat(1, 8, 1);
+  LegByHand seat = sum_seat(1, 8, 1);
   const Status posted = world->port(0).post({0, 5}, {.device = true}, seat.rounds);
   ASSERT_FALSE(posted.has_value());
   EXPECT_EQ(posted.error().code, Code::unavailable);
@@ -45,7 +45,7 @@ TEST(LocalPort, DeviceMemoryIsRefused) {
 
 TEST(LocalPort, AStepHasOneToThirtyTwoRounds) {
   const auto world = world_of(1);
-  Seat seat;
+  LegByHand seat;
   EXPECT_EQ(world->port(0).post({0, 5}, {}, seat.rounds).error().code, Code::invalid_argument);
   for (int i = 0; i < 32; ++i) {
     seat.add({.op = Op::max, .bits = 8, .count = 1}, 1, Bytes(1, static_cast<std::byte>(i)));
@@ -64,7 +64,7 @@ TEST(LocalPort, AStepHasOneToThirtyTwoRounds) {
 TEST(LocalPort, TakingWhatWasNotPostedIsRefused) {
   const auto world = world_of(1, 1);
   EXPECT_EQ(world->port(0).take({0, 5}).error().code, Code::invalid_argument);
-  Seat seat = sum_seat(1, 8, 1);
+  LegByHand seat = sum_seat(1, 8, 1);
   ASSERT_TRUE(world->port(0).post({0, 5}, {}, seat.rounds).has_value());
   EXPECT_EQ(world->port(0).take({2, 5}).error().code, Code::invalid_argument);
   ASSERT_TRUE(world->port(0).take({0, 5}).has_value());
@@ -103,7 +103,7 @@ TEST(LocalPort, MemoryMayGoOnceAbandonedWhileOthersPost) {
     const auto world = world_of(3);
     std::atomic<int> ready{0};
     on_threads(3, [&](std::uint32_t rank) {
-      auto seat = std::make_unique<Seat>(sum_seat(3, 2048, rank));
+      auto seat = std::make_unique<LegByHand>(sum_seat(3, 2048, rank));
       ++ready;
       while (ready < 3) std::this_thread::yield();
       EXPECT_TRUE(world->port(rank).post({0, 5}, {}, seat->rounds).has_value());

@@ -71,7 +71,7 @@ TEST(LocalWorld, EveryWorkerIsHereAndMeetsNobodyElse) {
 
 TEST(LocalWorld, ACarrierOfOneAnswersItself) {
   const auto world = world_of(1);
-  Seat seat = sum_seat(1, 20, 5);
+  LegByHand seat = sum_seat(1, 20, 5);
   const Ticket ticket{0, 1};
   ASSERT_TRUE(world->port(0).post(ticket, {}, seat.rounds).has_value());
   const auto answers = world->port(0).take(ticket);
@@ -89,7 +89,7 @@ TEST(LocalWorld, UpTo64ThreadsRunManyExchangesOfManySteps) {
       for (std::uint64_t sequence = 0; sequence < 40; ++sequence) {
         for (std::uint32_t leg = 0; leg < 1 + sequence % 3; ++leg) {
           const auto base = static_cast<std::uint32_t>(1000 * sequence + std::uint64_t{100} * leg);
-          Seat seat = sum_seat(n, 16, base + rank);
+          LegByHand seat = sum_seat(n, 16, base + rank);
           const Ticket ticket{sequence, 77};
           if (!world->port(rank).post(ticket, {}, seat.rounds)) ++wrong;
           const auto answers = await(world->port(rank), ticket);
@@ -118,9 +118,9 @@ TEST(LocalWorld, ExchangesInFlightMayBePostedAndTakenInDifferentOrders) {
       std::vector<std::uint64_t> order(window);
       std::iota(order.begin(), order.end(), batch * window);
       std::shuffle(order.begin(), order.end(), random);
-      std::vector<Seat> seats(window);
+      std::vector<LegByHand> seats(window);
       for (const std::uint64_t sequence : order) {
-        Seat& seat = seats[sequence % window];
+        LegByHand& seat = seats[sequence % window];
         seat = sum_seat(n, 8, static_cast<std::uint32_t>(sequence * 100 + rank));
         if (!world->port(rank).post({sequence, sequence}, {}, seat.rounds)) ++wrong;
       }

@@ -15,12 +15,12 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "carrier/local/local.h"
-#include "tests/support/seat.h"
+#include "tests/support/leg_by_hand.h"
 
 namespace sluice::local {
 
 using Bytes = std::vector<std::byte>;
-using support::Seat;
+using support::LegByHand;
 
 // Never reached: a test that waits this long hangs.
 inline constexpr std::chrono::seconds kLong{60};
@@ -40,8 +40,8 @@ inline std::unique_ptr<World> world_of(std::uint32_t workers, std::uint32_t wind
 }
 
 // A sum of `count` lanes, to which the worker brings value, value + 1, value + 2, ...
-inline Seat sum_seat(std::uint32_t n, std::uint32_t count, std::uint32_t value) {
-  Seat seat;
+inline LegByHand sum_seat(std::uint32_t n, std::uint32_t count, std::uint32_t value) {
+  LegByHand seat;
   Bytes up(4 * std::size_t{count});
   for (std::uint32_t i = 0; i < count; ++i) store_le(std::span(up), std::size_t{4} * i, value + i);
   seat.add({.op = Op::wrap_sum, .bits = 32, .count = count, .grain = 8}, n, std::move(up));

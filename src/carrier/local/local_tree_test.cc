@@ -13,14 +13,14 @@
 namespace sluice::local {
 namespace {
 
-Seat mixed_seat(std::uint32_t n, std::uint32_t rank, const std::vector<std::uint16_t>& table) {
+LegByHand mixed_seat(std::uint32_t n, std::uint32_t rank, const std::vector<std::uint16_t>& table) {
   std::mt19937 random(rank);
   const auto noise = [&random](std::size_t size) {
     Bytes bytes(size);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
     return bytes;
   };
-  Seat seat;
+  LegByHand seat;
   for (const Down down : {Down::full, Down::narrow, Down::round}) {
     Reduction sum{.op = Op::lane_sum, .bits = 4, .down = down, .count = 500, .grain = 24};
     seat.add(sum, n, noise(250));
@@ -48,7 +48,7 @@ Bytes everything(std::uint32_t workers, const Arrangement& arrangement) {
   const std::vector<std::uint16_t> table{0,   1,   2,   4,   8,   16,  32,  64,
                                          128, 256, 512, 600, 700, 800, 900, 1000};
   const auto world = world_of({.workers = workers}, arrangement);
-  std::vector<Seat> seats;
+  std::vector<LegByHand> seats;
   for (std::uint32_t rank = 0; rank < workers; ++rank) {
     seats.push_back(mixed_seat(workers, rank, table));
   }

@@ -1,4 +1,4 @@
-// A worker's seat at an exchange, for tests of carriers without groups.
+// One worker's leg of an exchange, made up by a test of carriers.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace sluice::support {
 
 // One worker's rounds of one leg of one exchange, with the memory behind them.
-struct Seat {
+struct LegByHand {
   using Bytes = std::vector<std::byte>;
 
   void add(const Reduction& what, std::uint32_t workers, Bytes up) {
