@@ -70,8 +70,6 @@ class Waves {
   void close(bool at_once);
   // A track has failed: so do the others.
   void fail();
-  // Whether nothing that was put is unfinished.
-  [[nodiscard]] bool is_empty() const;
 
   // The track's next wave, if there is one yet.
   Next take(std::size_t track, Wave& wave);

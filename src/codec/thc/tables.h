@@ -36,9 +36,6 @@ constexpr std::uint32_t grid_min(std::uint32_t bits) { return (1u << bits) - 1; 
 // g = 4095) 12 million steps and 2 MB: for start-up.
 Table make_table(const TableSpec& spec);
 
-// ThcRounding variance of any increasing table from 0 to g.
-double rounding_variance(const std::vector<std::uint16_t>& table, double clamp_point);
-
 // Expected squared error of the mean of n workers over the mean squared norm of their inputs.
 enum class Inputs : std::uint8_t {
   independent,  // clamping errors average out as rounding errors do
