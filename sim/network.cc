@@ -1,7 +1,6 @@
 #include "sim/network.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "base/assert.h"
 

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/shared/standard_descriptors.h"
 #include "carrier/stream/clock.h"
 #include "carrier/stream/servers.h"
 #include "daemon_options.h"

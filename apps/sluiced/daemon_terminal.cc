@@ -1,21 +1,11 @@
 #include "daemon_terminal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 
 namespace sluice::daemon {
-
-// Each gets the lowest number that is free, which is its own.
-void keep_standard_descriptors() {
-  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(descriptor, F_GETFD) >= 0) continue;
-    static_cast<void>(open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR));
-  }
-}
 
 void complain(std::string_view line) {
   const std::string text = fmt::format("sluiced: {}\n", line);

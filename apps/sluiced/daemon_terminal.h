@@ -6,10 +6,6 @@
 
 namespace sluice::daemon {
 
-// First of all. Descriptors 0 to 2 are open from here on, or sockets would take the log's place.
-// Standard output that was closed cannot be written to.
-void keep_standard_descriptors();
-
 // One line with the daemon's name before it, written before this returns: waits for the reader.
 void complain(std::string_view line);
 // The same for text as it is; gives errno, or 0 where all of it went out.

@@ -1,5 +1,4 @@
 // The C functions about the library itself, its catalogue and codecs.
-#include <array>
 #include <deque>
 #include <string>
 

@@ -1,8 +1,6 @@
 // What a fused leg is about, for ranks that disagree: in which part, and both values.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/random.h"
 #include "carrier/fusion.h"
 

@@ -1,6 +1,6 @@
-// What the codecs of block floating point share beyond their blocks: an exchange of two legs, and
-// the codec around it. They differ in how the integers of finite blocks travel, which `Values`
-// says. All its functions are static:
+// What the codecs of block floating point share beyond their blocks: an exchange of two legs and
+// the codec around it. They differ in how the integers of finite blocks travel. `Values` says how;
+// all its functions are static:
 //
 //   kAnswerPerRound                  the message for a wrong number of answers
 //   kExponents                       the kernel that finds the blocks' exponents

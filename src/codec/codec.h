@@ -29,7 +29,6 @@ struct Traits {
   bool rounds_sums = false;  // sums come down rounded, and no worker's residual has what that loses
   bool fuses_feedback = false;  // keeps a residual of plain error feedback itself, the same bits
   Contraction contraction = Contraction::never;
-  double omega = 0;  // E‖C(x) − x‖² ≤ ω‖x‖², 0 if no such bound is known
   // |mean − true mean| is at most this times the largest |input| of the chunk on any worker, for
   // inputs in the format's normal range; 0: nothing is promised coordinate by coordinate.
   double error_max = 0;

@@ -99,11 +99,6 @@ void Waves::fail() {
   changed_.notify_all();
 }
 
-bool Waves::is_empty() const {
-  const std::lock_guard lock(mutex_);
-  return units_.empty();
-}
-
 std::uint64_t Waves::ready() const {
   const std::lock_guard lock(mutex_);
   return end();

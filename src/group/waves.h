@@ -73,8 +73,6 @@ class Waves {
   void close(bool at_once);
   // A track has failed: so do the others. For good.
   void fail();
-  // Whether nothing that was put is unfinished.
-  [[nodiscard]] bool is_empty() const;
 
   // The track's next wave, if there is one yet. Once the one before is finished. Buckets of a wave
   // belong to this and stay until the wave is finished.

@@ -168,7 +168,6 @@ TEST(Waves, AThousandSeedsOfDelaysNeitherHangNorChangeABit) {
     for (const Rank& rank : chance.ranks) {
       ASSERT_EQ(rank.turns,
                 (std::vector<std::uint64_t>{Chance::kTurn, Chance::kUnits + Chance::kTurn}));
-      ASSERT_TRUE(rank.waves.is_empty());
     }
   }
 }

@@ -131,10 +131,6 @@ bool is_rounded(const Reduction& what, std::uint32_t workers) {
          static_cast<unsigned>(what.bits + what.extra) < sum_bits(what, workers);
 }
 
-std::int32_t round_centre(const Reduction& what, std::uint32_t contributors) {
-  return static_cast<std::int32_t>((std::uint64_t{value_max(what)} * contributors + 1) >> 1);
-}
-
 std::size_t up_size(const Reduction& what) {
   if (what.op == Op::gather) return what.count;
   if (what.op == Op::block_sum) {

@@ -91,8 +91,6 @@ std::uint32_t value_max(const Reduction& what);
 unsigned sum_bits(const Reduction& what, std::uint32_t workers);
 // Whether the answer of this lane_sum has the rounded form, given down and the widths.
 bool is_rounded(const Reduction& what, std::uint32_t workers);
-// The centre of a rounded sum of m contributions.
-std::int32_t round_centre(const Reduction& what, std::uint32_t contributors);
 
 // Bytes up: exactly this many, or at most this many for lists.
 std::size_t up_size(const Reduction& what);

@@ -242,15 +242,6 @@ TEST(ReductionSizes, RoundingAppliesOnlyWhereItSavesBits) {
   }
 }
 
-TEST(ReductionSizes, CentreIsHalfTheLargestSumRoundedUp) {
-  const Reduction odd{.op = Op::lane_sum, .bits = 4};
-  EXPECT_EQ(round_centre(odd, 1), 8);
-  EXPECT_EQ(round_centre(odd, 2), 15);
-  EXPECT_EQ(round_centre(odd, 3), 23);
-  const auto table = table_of(8, 65535);
-  EXPECT_EQ(round_centre({.op = Op::lane_sum, .bits = 8, .table = table}, 4096), 134215680);
-}
-
 TEST(ReductionSizes, GrainOfIsAllLanesWithoutGrainAndForLists) {
   EXPECT_EQ(grain_of({.op = Op::max, .count = 100}), 100u);
   EXPECT_EQ(grain_of({.op = Op::max, .count = 100, .grain = 16}), 16u);

@@ -245,11 +245,6 @@ def pack_lanes(values, bits):
     return whole.to_bytes((len(values) * bits + 7) // 8, "little")
 
 
-def unpack_lanes(data, bits, count):
-    whole = int.from_bytes(data, "little")
-    return [whole >> index * bits & (1 << bits) - 1 for index in range(count)]
-
-
 def grains(values, grain):
     step = grain or max(1, len(values))
     return [values[at:at + step] for at in range(0, len(values), step)]
@@ -285,15 +280,6 @@ def round_down(sums, lane_bits, largest, grain=0):
 def gather_down(messages):
     """The answer of a gather: (rank, bytes), ranks ascending."""
     return b"".join(struct.pack("<II", rank, len(data)) + data for rank, data in messages)
-
-
-def parse_gather(payload):
-    messages, at = [], 0
-    while at < len(payload):
-        rank, size = struct.unpack_from("<II", payload, at)
-        messages.append((rank, payload[at + 8:at + 8 + size]))
-        at += 8 + size
-    return messages
 
 
 def block_list(blocks, bits, grain):

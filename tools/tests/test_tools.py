@@ -73,10 +73,12 @@ class Layers(TreeTest):
                                         '#include "carrier/local/local.h"'),
         "src/group/group.h": header('#include "catalog/catalog.h"', '#include "wire/frame.h"'),
         "src/abi/abi.cc": '#include <sluice/sluice.h>\n#include "group/group.h"\n',
-        "apps/sluice/npy.h": header("#include <vector>"),
+        "apps/shared/streams.h": header("#include <vector>"),
+        "apps/sluice/npy.h": header("#include <vector>", '#include "apps/shared/streams.h"'),
         "apps/sluice/main.cc": '#include "npy.h"\n#include "apps/sluice/npy.h"\n'
                                '#include "group/group.h"\n#include <sluice/sluice.hpp>\n',
-        "apps/sluiced/main.cc": '#include "carrier/stream/stream.h"\n#include "group/group.h"\n',
+        "apps/sluiced/main.cc": '#include "carrier/stream/stream.h"\n#include "group/group.h"\n'
+                                '#include "apps/shared/streams.h"\n',
         "sim/network.h": header('#include "protocol/worker.h"', '#include "codec/codec.h"'),
         "tests/support.h": header('#include "abi/abi.cc"', '#include "apps/sluice/npy.h"'),
         "bench/all.cc": '#include "group/group.h"\n#include "sim/network.h"\n',
@@ -114,6 +116,8 @@ class Layers(TreeTest):
             "src/carrier/local/a.cc": "codec/codec.h",
             "src/group/a.cc": "sluice/sluice.h",
             "src/abi/a.cc": "apps/sluice/npy.h",
+            "apps/shared/a.cc": "round/round.h",
+            "apps/shared/b.cc": "apps/sluice/npy.h",
             "apps/sluice/a.cc": "sim/network.h",
             "apps/sluiced/a.cc": "codec/fixed/fixed.h",
             "apps/sluiced/b.cc": "apps/sluice/npy.h",

@@ -1,6 +1,5 @@
 #include "apps/sluice/process/terminal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +7,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+
+#include "apps/shared/standard_descriptors.h"
 
 namespace sluice::cli {
 
@@ -27,11 +28,7 @@ void note(bool is_good) {
 
 void prepare_standard_streams() {
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
-  int descriptor = 0;
-  do {
-    descriptor = ::open("/dev/null", O_RDONLY);
-  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
-  if (descriptor >= 0) ::close(descriptor);
+  keep_standard_descriptors();
 }
 
 void print(std::string_view text) {

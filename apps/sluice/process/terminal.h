@@ -9,9 +9,8 @@
 
 namespace sluice::cli {
 
-// At the start of the process. Descriptors 0 to 2 are open from here on, or a file that is written
-// would take the place of standard output. One that was closed cannot be written to. A reader that
-// goes away is a failed write, not a signal: files that were asked for are still written.
+// At the start of the process: keep_standard_descriptors(), and a reader that goes away is a failed
+// write, not a signal. Files that were asked for are still written.
 void prepare_standard_streams();
 
 // Failures are kept for flush_printed().

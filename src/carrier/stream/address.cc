@@ -6,7 +6,6 @@
 #include <netdb.h>
 
 #include <array>
-#include <bit>
 #include <charconv>
 #include <cstring>
 #include <memory>

@@ -4,9 +4,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/assert.h"
 #include "base/float_environment.h"

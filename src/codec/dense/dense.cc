@@ -1,6 +1,5 @@
 #include "codec/dense/dense.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 

@@ -58,10 +58,6 @@ class Index {
 
   // A superset of everybody's marks, once is_complete(). A view of the arena's memory.
   [[nodiscard]] bitmaps::Words marks() const { return known_.first(words_); }
-  // Whether positions are candidates only, some of which nobody has.
-  [[nodiscard]] bool has_false_positives() const {
-    return plan_.kind == IndexKind::bloom || (plan_.kind == IndexKind::rows && plan_.whole_rows);
-  }
 
  private:
   void ask_granules();

@@ -1,8 +1,6 @@
 #include "codec/lossless/lossless_exchange.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "base/assert.h"
 #include "base/bytes.h"

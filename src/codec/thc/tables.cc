@@ -210,11 +210,6 @@ Table make_table(const TableSpec& spec) {
   return table;
 }
 
-double rounding_variance(const std::vector<std::uint16_t>& table, double clamp_point) {
-  SLUICE_ASSERT(!table.empty() && table.front() == 0 && table.back() <= kGridMax);
-  return variance_of(Costs(table.back(), clamp_point), table, clamp_point);
-}
-
 double expected_error(const Table& table, std::uint32_t workers, Inputs inputs) {
   const double rounding = table.rounding / workers;
   return inputs == Inputs::identical ? rounding + table.clamping

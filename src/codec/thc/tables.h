@@ -39,9 +39,6 @@ constexpr std::uint32_t grid_min(std::uint32_t bits) { return (1u << bits) - 1; 
 // worst (8 bits, g = 4095) 12 million steps and 2 MB: for start-up.
 Table make_table(const TableSpec& spec);
 
-// The rounding variance of any increasing table from 0 to g, of at least two codes.
-double rounding_variance(const std::vector<std::uint16_t>& table, double clamp_point);
-
 // Expected squared error of the mean of n workers, at least 1, over the mean squared norm of their
 // inputs.
 enum class Inputs : std::uint8_t {

@@ -166,10 +166,6 @@ Scale scale_of(const ThcSettings& settings, std::span<const std::uint32_t> keys,
                                           : scale_of_bounds(settings, keys);
 }
 
-std::uint32_t ordered_key(float value) {
-  return static_cast<std::uint32_t>(signed_key(value)) ^ 0x80000000u;
-}
-
 float value_of_key(std::uint32_t key) {
   const auto order = static_cast<std::int32_t>(key ^ 0x80000000u);
   return std::bit_cast<float>(order ^ ((order >> 31) & 0x7fffffff));

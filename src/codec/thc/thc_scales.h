@@ -53,9 +53,8 @@ struct Scale {
 Scale scale_of(const ThcSettings& settings, std::span<const std::uint32_t> keys,
                std::uint32_t count);
 
-// Floats in the order of unsigned integers: −NaN < −Inf < … < −0 < +0 < … < Inf < NaN.
-std::uint32_t ordered_key(float value);
-// The float whose key this is.
+// Keys of bounds are floats in the order of unsigned integers: −NaN < −Inf < … < −0 < +0 < … < Inf
+// < NaN.
 float value_of_key(std::uint32_t key);
 
 }  // namespace sluice::thc

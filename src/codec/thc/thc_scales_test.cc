@@ -127,6 +127,11 @@ TEST(ThcKeys, OfWhatHasNoNorm) {
   for (const float odd : {0x1p64f, kMax, -kInf, kInf, kNan}) EXPECT_EQ(key(odd), kOddKey);
 }
 
+// A negative float's bits are turned over, a positive one's sign is set.
+std::uint32_t ordered_key(float value) {
+  return std::signbit(value) ? ~bits_of(value) : bits_of(value) | 0x80000000u;
+}
+
 TEST(ThcKeys, BoundsKeepTheOrderOfFloats) {
   const Floats ascending{-kInf,     -kMax,    -1.0f, -0x1p-149f, -0.0f, 0.0f,
                          0x1p-149f, 0x1p-60f, 1.0f,  kMax,       kInf};

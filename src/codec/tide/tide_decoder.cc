@@ -1,7 +1,6 @@
 #include "codec/tide/tide_decoder.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "codec/input.h"
 #include "codec/tide/faint.h"

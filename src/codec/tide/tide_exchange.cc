@@ -1,7 +1,6 @@
 #include "codec/tide/tide_exchange.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/bytes.h"
 #include "codec/input.h"
