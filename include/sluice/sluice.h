@@ -30,6 +30,7 @@
 
 #include <sluice/code.h>
 #include <sluice/rounds.h>
+#include <sluice/saved.h>
 #include <stddef.h>
 #include <stdint.h>
 

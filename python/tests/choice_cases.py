@@ -130,7 +130,7 @@ def a_choice_between_steps_carries_the_residual_over(rank, size):
     means = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in SHAPES.items()}
     for number in range(4):
         if number == 3:
-            assert handle.state_dict()["residuals"]["head"].abs().max() > 0.01
+            assert kit.contents(handle)["residuals"]["head"].abs().max() > 0.01
             handle.choose("head", "f32")
             assert "head=f32;*=tide:bits=2" in repr(handle), repr(handle)
         got = step(ddp, rank, number)
@@ -138,10 +138,10 @@ def a_choice_between_steps_carries_the_residual_over(rank, size):
             for other in range(size):
                 total[name] += kit.gradient(other, number, SHAPES[name]).double()
             means[name] += size * got[name].double()
-    saved = handle.state_dict()
-    assert not saved["residuals"]["head"].any()
-    assert saved["residuals"]["embed_in"].any()
-    assert saved["codecs"]["head"] == "f32", saved["codecs"]
+    held = kit.contents(handle)
+    assert not held["residuals"]["head"].any()
+    assert held["residuals"]["embed_in"].any()
+    assert held["codecs"]["head"] == "f32", held["codecs"]
     owed = (total["head"] - means["head"]).abs().max()
     assert owed < 1e-4, owed  # roundings of float32, of values up to about 10
     assert handle.stats()["codecs"]["f32"] == 2, handle.stats()
@@ -274,12 +274,11 @@ def a_state_has_the_codec_of_every_parameter_and_resumes(rank, size):
 
     ddp, handle = made({"head": codec["head"], "embed_*": "lossless"}, feedback="ef")
     on(handle, ddp, 0)
-    saved = handle.state_dict()
-    assert saved["version"] == 2 and saved["codecs"] == {
+    saved, codecs = handle.state_dict(), kit.contents(handle)["codecs"]
+    assert saved["version"] == 3 and codecs == {
         "embed_in": "lossless", "embed_out": "lossless", "bias": "f32",
-        "head": saved["codecs"]["head"]}, saved["codecs"]
-    assert "scales=previous" in saved["codecs"]["head"]
-    assert set(saved["models"]) == set(saved["codecs"].values()), saved["models"].keys()
+        "head": codecs["head"]}, codecs
+    assert "scales=previous" in codecs["head"]
     wanted = on(handle, ddp, 2)
     ddp, handle = made({"head": codec["head"], "embed_*": "lossless"}, feedback="ef")
     handle.load_state_dict(saved)
@@ -291,18 +290,18 @@ def a_state_of_other_codecs_keeps_residuals_and_drops_codec_state(rank, size):
     ddp, handle = made("tide:scales=previous", feedback="ef")
     for number in range(2):
         step(ddp, rank, number)
-    saved = handle.state_dict()
+    saved, held = handle.state_dict(), kit.contents(handle)
     for codec, stateful in (("tide:bits=3", False), ("tide:scales=previous,bits=3", True),
                             ({"head": "f32", "*": "tide:scales=previous"}, True)):
         ddp, other = made(codec, feedback="ef")
         step(ddp, rank, 7)
         other.load_state_dict(saved)
-        now = other.state_dict()
-        kit.check_same(now["residuals"], saved["residuals"], f"residuals under {codec}")
+        now = kit.contents(other)
+        kit.check_same(now["residuals"], held["residuals"], f"residuals under {codec}")
         assert bool(now["states"]) == stateful, (codec, now["states"].keys())
-        fresh = made(codec, feedback="ef")[1].state_dict()["states"]
+        fresh = kit.contents(made(codec, feedback="ef")[1])["states"]
         for name, state in now["states"].items():
-            same = kit.same_bits(state, saved["states"].get(name, state[:0]))
+            same = kit.same_bits(state, held["states"].get(name, state[:0]))
             assert same == (codec != "tide:scales=previous,bits=3"), (codec, name)
             assert same or kit.same_bits(state, fresh[name]), (codec, name)
         assert other.state.step == 2
@@ -315,7 +314,7 @@ def a_state_of_version_1_still_loads(rank, size):
     ddp, handle = made("tide:scales=previous", feedback="ef")
     for number in range(2):
         step(ddp, rank, number)
-    saved = handle.state_dict()
+    saved = kit.contents(handle)
     spec = saved["codecs"]["head"]
     old = {key: saved[key] for key in ("rank", "world", "step", "feedback", "residuals", "states")}
     old.update(version=1, codec=spec, model=saved["models"][spec])
@@ -336,23 +335,26 @@ def dgc_keeps_two_memories_and_resumes(rank, size):
         ddp, handle = made("tide:bits=2", feedback=spec)
         for number in range(3):
             step(ddp, rank, number)
-        saved = handle.state_dict()
-        assert saved["feedback"] == spec and len(saved["memories"]) == 1, saved["memories"].keys()
-        momentum, = saved["memories"].values()
-        assert set(momentum) == set(saved["residuals"]) == set(SHAPES) - {"bias"}
-        assert all(value.shape == saved["residuals"][name].shape
+        saved, held = handle.state_dict(), kit.contents(handle)
+        assert len(held["memories"]) == 1, held["memories"].keys()
+        momentum, = held["memories"].values()
+        assert set(momentum) == set(held["residuals"]) == set(SHAPES) - {"bias"}
+        assert all(value.shape == held["residuals"][name].shape
                    for name, value in momentum.items())
         wanted = step(ddp, rank, 3)
         ddp, other = made("tide:bits=2", feedback=spec)
         other.load_state_dict(saved)
         kit.check_same(step(ddp, rank, 3), wanted, "resumed")
+        plain = made("tide:bits=2", feedback="ef")[1]
+        with kit.fails(ValueError, "feedback", "'dgc'", "accepted", "'ef'"):
+            plain.load_state_dict(saved)
         with kit.fails(ValueError, "feedback", "'ef'", "accepted"):
-            other.load_state_dict({**saved, "feedback": "ef"})
-        name, = saved["memories"]
+            other.load_state_dict({**held, "feedback": "ef"})
+        name, = held["memories"]
         for damaged in ({}, {**momentum, "head": momentum["head"][:-1]},
                         {**momentum, "stranger": momentum["head"]}):
             with kit.fails(ValueError, "accepted"):
-                other.load_state_dict({**saved, "memories": {name: damaged}})
+                other.load_state_dict({**held, "memories": {name: damaged}})
 
 
 @case

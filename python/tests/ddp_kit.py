@@ -192,6 +192,26 @@ def relative_error(got, wanted):
     return float((got.double() - wanted.double()).pow(2).sum() / wanted.double().pow(2).sum())
 
 
+def contents(handle):
+    """What the memory of a handle or hook holds, by name: a state as version 2 had it."""
+    state = getattr(handle, "state", handle)
+    memory, tensors = state.memory, state.tensors.dense
+    kept = {which: {name: torch.frombuffer(memory.kept(index)[which], dtype=torch.float32).clone()
+                    for name, index in tensors.items() if memory.kept(index)}
+            for which in memory.kept_names()}
+    codecs = {name: memory.spec(index) for name, index in tensors.items()}
+    return {"version": 2, "rank": state.ranks.rank, "world": state.ranks.size, "step": state.step,
+            "feedback": state.settings.feedback, "codecs": codecs,
+            "models": {spec: as_bytes(memory.model(spec)) for spec in codecs.values()},
+            "residuals": kept.pop("residual", {}), "memories": kept,
+            "states": {name: as_bytes(memory.state(index)) for name, index in tensors.items()
+                       if len(memory.state(index))}}
+
+
+def as_bytes(array):
+    return torch.tensor(list(bytes(array)), dtype=torch.uint8)
+
+
 def lane_threads():
     return [t for t in threading.enumerate() if t.name.startswith("sluice-track-")]
 

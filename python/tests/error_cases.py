@@ -8,6 +8,7 @@ from unittest import mock
 
 import ddp_kit as kit
 import torch
+import torch.distributed as dist
 from ddp_kit import case
 
 import sluice
@@ -307,6 +308,8 @@ def saved(rank, steps=2, codec="tide:scales=previous", feedback="ef"):
 def is_plain(value):
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_plain(one) for key, one in value.items())
+    if isinstance(value, list):
+        return all(map(is_plain, value))
     return type(value) in (str, int, float, bool, torch.Tensor)
 
 
@@ -314,8 +317,7 @@ def is_plain(value):
 def a_saved_state_is_plain_values_that_weights_only_loads(rank, size):
     handle, state = saved(rank)
     assert is_plain(state), state
-    names = {name for name, p in kit.net().named_parameters() if p.dim() > 1}
-    assert set(state["residuals"]) == set(state["states"]) == names, state.keys()
+    assert state["names"] == [name for name, _ in kit.net().named_parameters()], state
     assert (state["step"], state["rank"], state["world"]) == (2, rank, size), state
     file = io.BytesIO()
     torch.save(state, file)
@@ -337,6 +339,13 @@ def check_equal(got, wanted):
             assert got[key] == value, (key, got[key], value)
 
 
+def gathered(state):
+    """That of all ranks."""
+    everybody = [None] * dist.get_world_size()
+    dist.all_gather_object(everybody, state)
+    return everybody
+
+
 def refuses(handle, state, *parts):
     before = handle.state_dict()
     try:
@@ -350,18 +359,22 @@ def refuses(handle, state, *parts):
 @case
 def a_state_of_another_feedback_rank_or_world_is_refused(rank, size):
     handle, state = saved(rank)
-    other = (rank + 1) % size
-    refuses(handle, {**state, "feedback": "none"}, "feedback", "'none'", "accepted", "'ef'")
-    refuses(handle, {**state, "rank": other}, f"rank {other}", "accepted", f"rank {rank}")
-    refuses(handle, {**state, "world": size + 1}, f"{size + 1}", "accepted")
-    refuses(handle, [{**state, "world": size + 1, "rank": r} for r in range(size)], "accepted")
+    other, bits = (rank + 1) % size, saved(rank, codec="tide:bits=3")
+    refuses(handle, saved(rank, feedback="none")[1], "feedback", "'none'", "accepted", "'ef'")
     refuses(handle, {**state, "version": 99}, "version 99", "accepted")
-    mixed = [{**state, "world": size + 1, "rank": r} for r in range(size + 1)]
-    mixed[-1]["codecs"] = {**state["codecs"], "0.weight": "tide:bits=3"}
-    refuses(handle, mixed, "codecs", "'tide:bits=3'")
-    mixed[-1]["codecs"] = state["codecs"]
-    mixed[-1]["step"] += 1
-    refuses(handle, mixed, "step")
+    former = kit.contents(handle)
+    for everybody in (gathered(state), [{**former, "rank": r} for r in range(size)]):
+        refuses(handle, everybody[other], f"rank {other}", "accepted", f"rank {rank}")
+        mixed = [dict(one) for one in everybody]
+        mixed[other]["step"] += 1
+        refuses(handle, mixed, "step")
+        mixed[other]["step"], mixed[other]["world"] = mixed[rank]["step"], size + 1
+        refuses(handle, mixed, "world", f"{size + 1}", "accepted")
+    mixed = gathered(state)
+    mixed[other] = gathered(bits[1])[other]
+    refuses(handle, mixed, "'tide:bits=3", "accepted", "as of rank")
+    refuses(handle, [{**former, "world": size + 1, "rank": r} for r in range(size)],
+            f"ranks [{', '.join(map(str, range(size)))}] of {size + 1}", "accepted")
 
 
 @case
@@ -369,13 +382,41 @@ def something_that_is_no_state_is_refused(rank, size):
     handle, state = saved(rank)
     for wrong in (5, "state", [], [5], {}, [None], (state, 5)):
         refuses(handle, wrong, "accepted")
-    for key in state:
-        refuses(handle, {name: value for name, value in state.items() if name != key}, key)
+    for one in (state, kit.contents(handle)):
+        for key in one:
+            refuses(handle, {name: value for name, value in one.items() if name != key}, key)
 
 
 @case
 def a_damaged_state_is_refused_and_changes_nothing(rank, size):
     handle, state = saved(rank)
+    memory = state["memory"]
+    for at in (0, 8, 20, len(memory) // 2, len(memory) - 1):
+        flipped = memory.clone()
+        flipped[at] ^= 1
+        refuses(handle, {**state, "memory": flipped}, "saved bytes")
+    for cut in (memory[:-1], memory[:7], memory.repeat(2), memory[1:]):
+        refuses(handle, {**state, "memory": cut}, "saved bytes")
+    for wrong in (memory.float(), memory[:0], 7, None):
+        refuses(handle, {**state, "memory": wrong}, "accepted")
+    for names in (state["names"][1:], [*state["names"], "stranger"]):
+        refuses(handle, {**state, "names": names}, names[-1] if "stranger" in names else
+                state["names"][0], "accepted: the state of this very model")
+    for step in (-1, "3", None, 1.5):
+        refuses(handle, {**state, "step": step}, "step", repr(step))
+
+
+@case
+def a_state_of_a_model_of_other_shapes_is_refused_by_name(rank, size):
+    _, handle = kit.attached(kit.Sheet({"wide": (33, 129), "tall": (64, 70)}), "tide", min_size=0)
+    _, other = kit.attached(kit.Sheet({"wide": (33, 129), "tall": (70, 64)}), "tide", min_size=0)
+    refuses(handle, other.state_dict(), "(tall)", "70 x 64; accepted", "64 x 70")
+
+
+@case
+def a_damaged_state_of_version_2_is_refused_and_changes_nothing(rank, size):
+    handle, _ = saved(rank)
+    state = kit.contents(handle)
     name = next(reversed(state["residuals"]))
     for part in ("residuals", "states"):
         for damaged in (state[part][name][:-1], state[part][name].repeat(2), 7, None):
@@ -387,8 +428,6 @@ def a_damaged_state_is_refused_and_changes_nothing(rank, size):
     model = torch.zeros(state["models"][spec].numel() + 1, dtype=torch.uint8)
     refuses(handle, {**state, "models": {**state["models"], spec: model}}, "model", "accepted")
     refuses(handle, {**state, "codecs": {**state["codecs"], "stranger": spec}}, "stranger")
-    for step in (-1, "3", None, 1.5):
-        refuses(handle, {**state, "step": step}, "step", repr(step))
 
 
 @case

@@ -58,12 +58,14 @@ def save(ddp, handle, optimizer, name, rank):
     torch.save({"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict()},
                folder() / f"{name}-{rank}.pt")
     torch.save(handle.state_dict(), folder() / f"{name}-{rank}-sluice.pt")
+    torch.save(kit.contents(handle), folder() / f"{name}-{rank}-former.pt")
 
 
 def load(name, rank):
     saved = torch.load(folder() / f"{name}-{rank}.pt",
                        **(kit.WEIGHTS_ONLY if kit.TORCH >= (2, 0) else {}))
-    saved["sluice"] = torch.load(folder() / f"{name}-{rank}-sluice.pt", **kit.WEIGHTS_ONLY)
+    for part in ("sluice", "former"):
+        saved[part] = torch.load(folder() / f"{name}-{rank}-{part}.pt", **kit.WEIGHTS_ONLY)
     return saved
 
 
@@ -127,16 +129,23 @@ def memories(state):
 
 
 def _load_world(rank, size, old):
+    """From states of today and from those of version 2."""
+    today, former = (_load_parts(rank, size, old, part) for part in ("sluice", "former"))
+    assert today == former
+    return today
+
+
+def _load_parts(rank, size, old, part):
     ends_of = {}
     for setup, count in (("ef", 1), ("dgc", 2)):
         ddp, handle, optimizer, _ = make(setup)
         everybody = [load(f"{setup}-of-{old}", r) for r in range(old)]
         ddp.module.load_state_dict(everybody[0]["model"])
         optimizer.load_state_dict(everybody[0]["optimizer"])
-        handle.load_state_dict([one["sluice"] for one in everybody])
-        before = [memories(one["sluice"]) for one in everybody]
+        handle.load_state_dict([one[part] for one in everybody])
+        before = [memories(one["former"]) for one in everybody]
         assert len(before[0]) == count, before[0].keys()
-        for which, mine in memories(handle.state_dict()).items():
+        for which, mine in memories(kit.contents(handle)).items():
             check_sum([one[which] for one in before], mine, old)
         assert all(value.any() for one in before for value in one["residual"].values())
         assert handle.state.step == 5, handle.state.step
@@ -170,13 +179,13 @@ def _load_where_less_is_compressed(rank, old):
     """What is exact now pays what it owes. All ranks make the same of it, also the one that takes
     nobody's residuals over."""
     ddp, handle, optimizer, _ = make("ef", exclude=["0.weight"])
-    everybody = [load(f"ef-of-{old}", r)["sluice"] for r in range(old)]
-    handle.load_state_dict(everybody)
-    owed = handle.state_dict()["residuals"]["0.weight"]
+    everybody = [load(f"ef-of-{old}", r) for r in range(old)]
+    handle.load_state_dict([one["sluice"] for one in everybody])
+    owed = kit.contents(handle)["residuals"]["0.weight"]
     assert owed.any() == (rank < old), rank
-    check_sum([one["residuals"] for one in everybody], {"0.weight": owed}, old)
+    check_sum([one["former"]["residuals"] for one in everybody], {"0.weight": owed}, old)
     kit.train(ddp, rank, 2, optimizer, first=5)
-    assert not handle.state_dict()["residuals"]["0.weight"].any()
+    assert not kit.contents(handle)["residuals"]["0.weight"].any()
     handle.detach()
 
 
@@ -191,7 +200,7 @@ def from_the_first_edition(rank, size):
                                feedback="ef", min_size=0)
     handle.load_state_dict({**saved, "rank": rank})
     assert handle.state.step == 3, handle.state.step
-    now = handle.state_dict()
+    now = kit.contents(handle)
     assert now["codecs"] == {"weight": "tide:bits=2,down=narrow"}, now["codecs"]
     assert saved["codec"] == "tide:bits=2", saved["codec"]
     assert saved["residuals"].keys() == now["residuals"].keys() == {"weight"}
@@ -200,3 +209,39 @@ def from_the_first_edition(rank, size):
     ddp(torch.ones(4, 32) * (rank + 1)).sum().backward()
     assert handle.state.step == 4, handle.state.step
     return kit.bits({"grad": ddp.module.weight.grad})
+
+
+SHAPES = {"head": (12, 20), "embed": (25, 10), "exact": (8, 8), "bias": (8,)}
+CODECS = {"head": "tide:scales=previous", "embed": "tide:bits=2", "exact": "f32"}
+
+
+def given(rank, step):
+    """Gradients without a random generator."""
+    return {name: ((torch.arange(torch.Size(shape).numel()) * (37 + number) + 11 * rank + 5 * step)
+                   % 101 - 50).view(shape) / 64 for number, (name, shape) in
+            enumerate(SHAPES.items())}
+
+
+def from_the_second_edition(rank, size):
+    """States of both ranks after 3 steps, with what feedback keeps by name; and the means of the
+    step after them, which the same Sluice gave."""
+    editions = torch.load(pathlib.Path(__file__).with_name("data") / "second_edition.pt",
+                          **kit.WEIGHTS_ONLY)
+    for feedback, edition in editions.items():
+        mine = edition["states"][rank]
+        for saved in (mine, edition["states"]):
+            ddp, handle = kit.attached(kit.Sheet(SHAPES), CODECS, feedback=feedback, min_size=0)
+            handle.load_state_dict(saved)
+            now = kit.contents(handle)
+            assert now["codecs"] == mine["codecs"] and now["step"] == 3, now
+            assert list(now["memories"]) == ["velocity"] * feedback.startswith("dgc"), feedback
+            for part in ("residuals", "states", "models"):
+                kit.check_same(now[part], mine[part], f"{part}, {feedback}")
+            for name, values in mine["memories"].items():
+                assert all(one.any() for one in values.values()), "shows nothing"
+                kit.check_same(now["memories"][name], values, f"{name}, {feedback}")
+            kit.check_same(kit.backward(ddp, given(rank, 3)), edition["means"], feedback)
+        # Under another codec, what feedback kept is there all the same.
+        _, other = kit.attached(kit.Sheet(SHAPES), "f32", feedback=feedback, min_size=0)
+        other.load_state_dict(mine)
+        kit.check_same(kit.contents(other)["residuals"], mine["residuals"], feedback)

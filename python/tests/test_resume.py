@@ -18,7 +18,7 @@ class Resume(unittest.TestCase):
         for size, names in ((2, ("whole_and_half", "save_for_another_world")),
                             (4, ("save_for_another_world",)),
                             (2, ("other_half", "half_without_sluice_state", "from_4_to_2",
-                                 "from_the_first_edition")),
+                                 "from_the_first_edition", "from_the_second_edition")),
                             (3, ("from_2_to_3",))):
             cases = [f"resume_cases.{name}" for name in names]
             done = launch(size, cases, env={"RESUME_FOLDER": folder.name})
@@ -61,6 +61,9 @@ class Resume(unittest.TestCase):
 
     def test_a_state_of_tides_first_edition_goes_on(self):
         self.value(2, "from_the_first_edition")
+
+    def test_a_state_with_tensors_by_name_goes_on(self):
+        self.value(2, "from_the_second_edition")
 
 
 if __name__ == "__main__":

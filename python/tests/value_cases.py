@@ -95,7 +95,7 @@ def lost_share(rank, size, codec, dtype, steps=50, **options):
             lost[name] -= size * means[name].double()
             given[name] += sum(kit.gradient(r, step, shape, dtype=dtype).double()
                                for r in range(size))
-    for name, residual in handle.state_dict()["residuals"].items():
+    for name, residual in kit.contents(handle)["residuals"].items():
         kept = residual.double().view(shapes[name])
         torch.distributed.all_reduce(kept)
         lost[name] += given[name] - kept
@@ -167,11 +167,11 @@ def fp16_that_overflows_on_the_way_back_counts_as_not_finite(rank, size):
     ddp, handle = kit.attached(kit.Sheet(shapes, torch.float16), "tide:bits=2", min_size=0,
                                feedback="ef")
     kit.backward(ddp, kit.gradients(rank, 0, shapes, dtype=torch.float16))
-    before = handle.state_dict()["residuals"]
+    before = kit.contents(handle)["residuals"]
     given = kit.gradient(0, 1, shapes["wide"], dtype=torch.float16).sign() * 65504
     got = kit.backward(ddp, {"wide": given})["wide"]
     assert not torch.isfinite(got).all(), "nothing overflowed: the case shows nothing"
-    kit.check_same(handle.state_dict()["residuals"], before, "residuals")
+    kit.check_same(kit.contents(handle)["residuals"], before, "residuals")
     assert handle.stats()["skipped_steps"] == 1, handle.stats()
 
 
@@ -243,13 +243,13 @@ def a_step_that_is_not_finite_leaves_residuals_and_the_error_as_they_were(rank, 
     shapes = {"wide": SHAPES["wide"]}
     ddp, handle = kit.attached(kit.Sheet(shapes), "tide", min_size=0, feedback="ef", probe_every=1)
     kit.backward(ddp, kit.gradients(rank, 0, shapes))
-    before, error = handle.state_dict()["residuals"], handle.stats()["vnmse"]
+    before, error = kit.contents(handle)["residuals"], handle.stats()["vnmse"]
     assert 0 < error < 0.1, error
     given = kit.gradients(rank, 1, shapes)
     if rank == size - 1:
         given["wide"][:, 3] = np.inf  # in every block
     kit.backward(ddp, given)
-    kit.check_same(handle.state_dict()["residuals"], before, "residuals")
+    kit.check_same(kit.contents(handle)["residuals"], before, "residuals")
     assert handle.stats()["skipped_steps"] == 1 and handle.stats()["steps"] == 2, handle.stats()
     assert handle.stats()["vnmse"] == error, (handle.stats()["vnmse"], error)
     kit.backward(ddp, kit.gradients(rank, 2, shapes))
@@ -300,7 +300,7 @@ def exclude_takes_the_names_that_named_parameters_gives(rank, size):
     for name in names:
         ddp, handle = kit.attached(Nested(), "tide", exclude=[name], min_size=0, feedback="ef")
         ddp(torch.ones(3, 70)).sum().backward()
-        assert set(handle.state_dict()["residuals"]) == set(names) - {name}, name
+        assert set(kit.contents(handle)["residuals"]) == set(names) - {name}, name
 
 
 @case

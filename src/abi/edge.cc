@@ -203,6 +203,33 @@ std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count) {
                         : std::numeric_limits<std::uint64_t>::max();
 }
 
+Verdict write_saved(const Memory& memory, void* bytes, std::size_t capacity, std::size_t* size) {
+  *size = memory.save({});
+  if (capacity == 0) return Nothing{};
+  if (bytes == nullptr || capacity < *size) {
+    return invalid(fmt::format("{} for {} bytes; accepted: room for {} or more, or capacity 0",
+                               bytes == nullptr ? "NULL" : "room", capacity, *size));
+  }
+  memory.save({static_cast<std::byte*>(bytes), *size});
+  return Nothing{};
+}
+
+Checked<std::vector<std::span<const std::byte>>> states_from(const sluice_saved* saved,
+                                                             std::size_t count) {
+  if (count == 0 || count > kListMax) {
+    return invalid(fmt::format("{} states; accepted: 1 to 2^24", count));
+  }
+  SLUICE_TRY(check_pointers({{saved, "saved"}}));
+  std::vector<std::span<const std::byte>> made;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (saved[i].bytes == nullptr) {
+      return invalid(fmt::format("saved[{}].bytes is NULL; accepted: a pointer", i));
+    }
+    made.push_back({static_cast<const std::byte*>(saved[i].bytes), saved[i].size});
+  }
+  return made;
+}
+
 Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count) {
   if (count > kListMax) return invalid(fmt::format("{} entries; accepted: at most 2^24", count));
   SLUICE_TRY(check_array(entries, count, "entries"));

@@ -138,6 +138,10 @@ Checked<floats::Format> half_from(const char* format);
 Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count);
 // Coordinates of all tensors together, as bytes of float32; the largest number if there are more.
 std::uint64_t bytes_of(const sluice_tensor* tensors, std::size_t count);
+// A memory's bytes, where there is room for all; *size is what they need.
+Verdict write_saved(const Memory& memory, void* bytes, std::size_t capacity, std::size_t* size);
+Checked<std::vector<std::span<const std::byte>>> states_from(const sluice_saved* saved,
+                                                             std::size_t count);
 // Refuses null pointers of entries that have coordinates.
 Checked<std::vector<BucketEntry>> jobs_from(const sluice_entry* entries, std::size_t count);
 

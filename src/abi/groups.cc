@@ -194,15 +194,7 @@ sluice_code sluice_group_save(const sluice_group* group, void* bytes, size_t cap
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{group, "group"}, {size, "size"}}));
     SLUICE_TRY(check_between_steps(*group->group, "save"));
-    const std::vector<std::byte> saved = group->group->save();
-    *size = saved.size();
-    if (capacity == 0) return Nothing{};
-    if (bytes == nullptr || capacity < saved.size()) {
-      return invalid(fmt::format("{} for {} bytes; accepted: room for {} or more, or capacity 0",
-                                 bytes == nullptr ? "NULL" : "room", capacity, saved.size()));
-    }
-    std::copy(saved.begin(), saved.end(), static_cast<std::byte*>(bytes));
-    return Nothing{};
+    return sluice::abi::write_saved(group->group->memory(), bytes, capacity, size);
   });
 }
 

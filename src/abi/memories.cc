@@ -171,6 +171,30 @@ sluice_code sluice_memory_model(sluice_memory* memory, const char* spec, void** 
   });
 }
 
+sluice_code sluice_memory_save(const sluice_memory* memory, void* bytes, size_t capacity,
+                               size_t* size) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}, {size, "size"}}));
+    return sluice::abi::write_saved(*memory->worker->memory, bytes, capacity, size);
+  });
+}
+
+sluice_code sluice_memory_load(sluice_memory* memory, const sluice_saved* saved, size_t count,
+                               uint32_t first, uint32_t grows) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}}));
+    SLUICE_TRY(check_idle(*memory->worker, "sluice_memory_load"));
+    SLUICE_TRY_ASSIGN(const auto states, sluice::abi::states_from(saved, count));
+    sluice::Memory& of = *memory->worker->memory;
+    if (first > of.tensors().size() || grows > 1) {
+      return invalid(fmt::format("first {} and grows {}; accepted: at most {}, and 0 or 1", first,
+                                 grows, of.tensors().size()));
+    }
+    const sluice::FloatEnvironment environment;
+    return of.load(states, {.first = first, .grows = grows == 1});
+  });
+}
+
 sluice_code sluice_memory_pay(sluice_memory* memory, uint32_t tensor, float* gradient,
                               uint64_t count) {
   return call({__func__}, [&]() -> Verdict {

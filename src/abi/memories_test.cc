@@ -156,6 +156,8 @@ TEST_F(OneWorker, NothingIsPulledFromUnderABucketOrAnExchange) {
   const Codec exact("f32");
   const sluice_tensor more{2, 1, 7};
   const std::uint32_t tensor = 0;
+  const std::vector<std::byte> bytes = saved();
+  const sluice_saved kept{bytes.data(), bytes.size()};
   const auto all_refuse = [&] {
     const std::string words = " while 1 buckets or exchanges are in flight; accepted: when all";
     refused(sluice_memory_add(memory_, exact.get(), &more, 1), "sluice_memory_add" + words);
@@ -163,6 +165,7 @@ TEST_F(OneWorker, NothingIsPulledFromUnderABucketOrAnExchange) {
     refused(sluice_memory_choose(memory_, &tensor, 1, exact.get()), "_choose" + words);
     refused(sluice_memory_end_step(memory_), "_end_step" + words);
     refused(sluice_memory_undo_step(memory_), "_undo_step" + words);
+    refused(sluice_memory_load(memory_, &kept, 1, 0, 0), "_load" + words);
   };
   sluice_queue* queue = nullptr;
   ASSERT_EQ(sluice_queue_make(&port_, 1, 0, &queue), SLUICE_OK);
@@ -186,6 +189,54 @@ TEST_F(OneWorker, NothingIsPulledFromUnderABucketOrAnExchange) {
   all_refuse();
   sluice_exchange_free(exchange);
   ASSERT_EQ(sluice_memory_add(memory_, exact.get(), &more, 1), SLUICE_OK) << sluice_last_error();
+}
+
+TEST_F(OneWorker, SavedBytesAreLoadedByAnEqualMemory) {
+  make("tide:scales=previous", "dgc", 1);
+  run(0);
+  sluice_memory_end_step(memory_);
+  const std::vector<float> kept = residual();
+  const std::vector<std::byte> bytes = saved();
+  const sluice_saved state{bytes.data(), bytes.size()};
+  run(1);
+  EXPECT_NE(saved(), bytes);
+  ASSERT_EQ(sluice_memory_load(memory_, &state, 1, 0, 0), SLUICE_OK) << sluice_last_error();
+  EXPECT_EQ(residual(), kept);
+  EXPECT_EQ(saved(), bytes);
+  make("tide:bits=2", "ef", 1);
+  EXPECT_EQ(sluice_memory_load(memory_, &state, 1, 0, 0), SLUICE_MISMATCH);
+  EXPECT_STREQ(sluice_last_error(),
+               "saved state of feedback kind 2 ('dgc'); accepted: kind 1 ('ef')");
+}
+
+// What two workers had kept is one worker's, and a tensor before `first` keeps what it has.
+TEST_F(OneWorker, TheStatesOfAllWorkersOfAnotherJobAreAdded) {
+  std::vector<std::vector<std::byte>> bytes;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    sluice_memory* memory = nullptr;
+    sluice_options options = SLUICE_OPTIONS_INIT;
+    options.rank = rank, options.workers = 2, options.feedback = "ef";
+    const Codec codec("fixed");
+    const sluice_tensor tensor{1, 10, 100};
+    ASSERT_EQ(sluice_memory_make(&options, &memory), SLUICE_OK);
+    ASSERT_EQ(sluice_memory_add(memory, codec.get(), &tensor, 1), SLUICE_OK);
+    float* values = nullptr;
+    std::uint64_t count = 0;
+    ASSERT_EQ(sluice_memory_kept(memory, 0, 0, &values, &count), SLUICE_OK);
+    std::fill(values, values + count, 0.25f + static_cast<float>(rank));
+    bytes.push_back(saved_of(memory));
+    sluice_memory_free(memory);
+  }
+  const sluice_saved both[2] = {{bytes[0].data(), bytes[0].size()},
+                                {bytes[1].data(), bytes[1].size()}};
+  ASSERT_EQ(sluice_memory_load(memory_, both, 2, 1, 0), SLUICE_OK) << sluice_last_error();
+  EXPECT_EQ(residual(), std::vector<float>(1000));
+  ASSERT_EQ(sluice_memory_load(memory_, both, 2, 0, 0), SLUICE_OK) << sluice_last_error();
+  EXPECT_EQ(residual(), std::vector<float>(1000, 1.5f));
+  EXPECT_EQ(sluice_memory_load(memory_, both, 1, 0, 0), SLUICE_MISMATCH);
+  EXPECT_NE(std::string(sluice_last_error()).find("states of ranks [0] of 2; this job has 1 ranks"),
+            std::string::npos)
+      << sluice_last_error();
 }
 
 TEST_F(OneWorker, AloneItPaysWhatItOwes) {

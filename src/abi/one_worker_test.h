@@ -57,6 +57,15 @@ class OneWorker : public ::testing::Test {
     return {values, values + count};
   }
 
+  [[nodiscard]] static std::vector<std::byte> saved_of(const sluice_memory* memory) {
+    std::size_t size = 0;
+    EXPECT_EQ(sluice_memory_save(memory, nullptr, 0, &size), SLUICE_OK);
+    std::vector<std::byte> bytes(size);
+    EXPECT_EQ(sluice_memory_save(memory, bytes.data(), size, &size), SLUICE_OK);
+    return bytes;
+  }
+  [[nodiscard]] std::vector<std::byte> saved() const { return saved_of(memory_); }
+
   Copies copies_;
   std::unique_ptr<Guest> guest_;
   sluice_memory* memory_ = nullptr;

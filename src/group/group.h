@@ -63,6 +63,7 @@ class Group {
   // Between steps: Memory::memories.
   [[nodiscard]] Memories memories(std::size_t tensor) { return memory_->memories(tensor); }
 
+  [[nodiscard]] const Memory& memory() const { return *memory_; }
   // Between steps: Memory::save and load.
   [[nodiscard]] std::vector<std::byte> save() const;
   Verdict load(std::span<const std::byte> saved);

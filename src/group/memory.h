@@ -124,12 +124,28 @@ class Memory {
   [[nodiscard]] std::span<std::byte> state(std::size_t tensor) { return held_[tensor].state; }
   [[nodiscard]] std::span<std::byte> model(Choice choice) { return codecs_[choice].model; }
 
-  // Choices, codec state, model states and feedback's memories, between steps. load() refuses what
-  // another rank, number of workers, feedback or list of tensors saved, and bytes that are damaged;
-  // on refusal nothing has changed. Choices stay as they are here. Of a tensor that another codec
-  // saved (group/saved_state.cc says which is another) codec state starts anew, as after choose().
+  // Choices, codec state, model states and feedback's memories, between steps, as the bytes of
+  // group/saved_bytes.h. The first gives their number, and writes them if there is room.
+  std::size_t save(std::span<std::byte> room) const;
   [[nodiscard]] std::vector<std::byte> save() const;
+  // Refuses what another rank, number of workers, feedback or list of tensors saved, and bytes that
+  // are damaged; on refusal nothing has changed. Choices stay as they are here. Of a tensor that
+  // another codec saved (catalog's resumes() says which is another) codec state starts anew, as
+  // after choose().
   Verdict load(std::span<const std::byte> saved);
+
+  struct Loading {
+    std::size_t first = 0;  // Tensors before this one stay as they are.
+    // More tensors will come, in the middle of a step, too. What was saved of them waits, and a
+    // tensor that was not saved starts anew. Counts of the step stay.
+    bool grows = false;
+    // Another rank's is refused, that of another number of workers, and another order of tensors.
+    bool is_own = false;
+  };
+  // The same from at least one state, of which this worker takes its own. Of a job with another
+  // number of workers there are the states of all: a worker takes every so-many-th, and the sum of
+  // feedback's memories over all workers is kept; codec and model state start anew.
+  Verdict load(std::span<const std::span<const std::byte>> saved, const Loading& how);
 
  private:
   friend class SavedState;

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "group/choices_test.h"
+#include "group/saved_signature_test.h"
 
 namespace sluice {
 namespace {
@@ -174,18 +175,10 @@ TEST(SavedChoices, OfRowsAreNotThoseOfAWholeTensor) {
   ASSERT_EQ(said(whole->add({&tensor, 1}, offer(*whole, "lossless"))), "");
   const auto rows = std::move(*Memory::make({}));
   ASSERT_EQ(said(rows->add_rows({&tensor, 1}, offer(*rows, "lossless"))), "");
-  EXPECT_NE(said(whole->load(rows->save())).find("10 x 4, in rows; this group has 1 of 10 x 4"),
+  EXPECT_NE(said(whole->load(rows->save())).find("10 x 4, in rows; accepted: 1 of 10 x 4"),
             std::string::npos);
-  EXPECT_NE(said(rows->load(whole->save())).find("this group has 1 of 10 x 4, in rows"),
+  EXPECT_NE(said(rows->load(whole->save())).find("accepted: 1 of 10 x 4, in rows"),
             std::string::npos);
-}
-
-std::uint64_t checksum_of(std::span<const std::byte> bytes) {
-  std::uint64_t sum = mix(bytes.size(), 0x73756d);
-  std::size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) sum = mix(sum, load_le<std::uint64_t>(bytes, at));
-  for (; at < bytes.size(); ++at) sum = mix(sum, std::to_integer<std::uint64_t>(bytes[at]));
-  return sum;
 }
 
 // Small, so that every byte can be tried.
@@ -213,8 +206,7 @@ TEST(SavedChoices, DamagedBytesAreRefusedAndChangeNothing) {
     EXPECT_FALSE(memory->load(std::span(good).first(size)).has_value()) << size;
     if (size < 8) continue;
     Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
-    store_le(std::span(cut), size - 8,
-             checksum_of(std::span<const std::byte>(cut).first(size - 8)));
+    sign(cut);
     EXPECT_FALSE(memory->load(cut).has_value()) << size << ", signed";
   }
   for (std::size_t at = 0; at < good.size(); ++at) {
@@ -237,8 +229,7 @@ TEST(SavedChoices, SignedDamageIsRefusedOrHarmless) {
     for (const unsigned mask : {0x01u, 0x02u, 0x80u, 0xffu}) {
       Bytes bad = good;
       bad[at] ^= static_cast<std::byte>(mask);
-      const std::size_t body = bad.size() - 8;
-      store_le(std::span(bad), body, checksum_of(std::span<const std::byte>(bad).first(body)));
+      sign(bad);
       const auto memory = small_memory();
       if (!memory->load(bad)) {
         EXPECT_EQ(memory->save(), good) << at;
@@ -264,8 +255,7 @@ TEST(SavedChoices, CodecsThatAreNotListedOrNotInOrderAreRefused) {
   const auto refused = [&](std::size_t at, std::uint32_t value, const char* words) {
     Bytes bad = good;
     store_le(std::span(bad), at, value);
-    const std::size_t body = bad.size() - 8;
-    store_le(std::span(bad), body, checksum_of(std::span<const std::byte>(bad).first(body)));
+    sign(bad);
     const auto memory = small_memory();
     const Verdict verdict = memory->load(bad);
     EXPECT_NE(said(verdict).find(words), std::string::npos) << said(verdict);

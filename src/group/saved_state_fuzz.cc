@@ -6,18 +6,17 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/bytes.h"
-#include "base/random.h"
 #include "catalog/codecs.h"
 #include "group/memory.h"
+#include "group/saved_signature_test.h"
 
 namespace {
 
 using namespace sluice;
 using Bytes = std::vector<std::byte>;
 
-std::unique_ptr<Memory> make_memory() {
-  auto memory = std::move(*Memory::make({.feedback = "ef"}));
+std::unique_ptr<Memory> make_memory(std::uint32_t workers = 1, std::size_t count = 4) {
+  auto memory = std::move(*Memory::make({.workers = workers, .feedback = "ef"}));
   const auto offer = [&](const char* spec) {
     NamedCodec made = std::move(*make_codec(spec));
     return *memory->offer(made.spec, std::move(made.codec));
@@ -26,6 +25,7 @@ std::unique_ptr<Memory> make_memory() {
   const std::span all(tensors);
   SLUICE_ASSERT(memory->add(all.first(1), offer("f32")).has_value());
   SLUICE_ASSERT(memory->add(all.subspan(1, 2), offer("fixed")).has_value());
+  if (count < all.size()) return memory;
   SLUICE_ASSERT(memory->add(all.last(1), offer("tide:scales=previous")).has_value());
   const Tensor rows{5, 100, 2};
   SLUICE_ASSERT(memory->add_rows({&rows, 1}, offer("lossless")).has_value());
@@ -36,17 +36,6 @@ struct Subject {
   std::unique_ptr<Memory> memory = make_memory();
   Bytes fresh = memory->save();
 };
-
-// As saved_state.cc has it: words of eight bytes, then single ones, over a seed of the size.
-void sign(Bytes& saved) {
-  if (saved.size() < 8) return;
-  const auto body = std::span<const std::byte>(saved).first(saved.size() - 8);
-  std::uint64_t sum = mix(body.size(), 0x73756d);
-  std::size_t at = 0;
-  for (; at + 8 <= body.size(); at += 8) sum = mix(sum, load_le<std::uint64_t>(body, at));
-  for (; at < body.size(); ++at) sum = mix(sum, std::to_integer<std::uint64_t>(body[at]));
-  store_le(std::span(saved), body.size(), sum);
-}
 
 void load(Subject& subject, const Bytes& saved) {
   const Bytes before = subject.memory->save();
@@ -61,6 +50,21 @@ void load(Subject& subject, const Bytes& saved) {
   }
   SLUICE_ASSERT(verdict.error().code == Code::malformed || verdict.error().code == Code::mismatch);
   SLUICE_ASSERT(after == before);
+}
+
+// Beside the state of another worker, by a memory of a job of one more, and by one that has only
+// some of the tensors: taken over or refused, and what was taken over can be saved and loaded.
+void load_others(Subject& subject, const Bytes& saved) {
+  const std::vector<std::span<const std::byte>> both{saved, subject.fresh};
+  for (const std::uint32_t workers : {1u, 2u}) {
+    for (const bool grows : {false, true}) {
+      const auto memory = make_memory(workers, grows ? 3 : 4);
+      const Bytes before = memory->save();
+      const Verdict verdict = memory->load(both, {.first = grows ? 1u : 0u, .grows = grows});
+      if (!verdict) SLUICE_ASSERT(memory->save() == before);
+      SLUICE_ASSERT(memory->load(memory->save()).has_value());
+    }
+  }
 }
 
 }  // namespace
@@ -85,5 +89,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   edited.insert(edited.begin() + static_cast<std::ptrdiff_t>(at), inserted.begin(), inserted.end());
   sign(edited);
   load(subject, edited);
+  load_others(subject, edited);
   return 0;
 }

@@ -53,7 +53,9 @@ def report(model, handle) -> None:
         digest.update(parameter.detach().numpy().tobytes())
     digests: list = [None] * dist.get_world_size()
     dist.all_gather_object(digests, digest.hexdigest()[:16])
-    total = torch.cat([r.double() for r in handle.state_dict()["residuals"].values()])
+    memory, tensors = handle.state.memory, handle.state.tensors.compressed.values()
+    total = torch.cat([torch.frombuffer(memory.kept(index)["residual"], dtype=torch.float32)
+                       for index in tensors]).double()
     dist.all_reduce(total)
     if dist.get_rank() == 0:
         print(f"step {handle.state.step} parameters {' '.join(sorted(set(digests)))}"

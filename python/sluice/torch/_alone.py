@@ -6,7 +6,6 @@ paid with the first step.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Callable
 
 import torch
@@ -69,10 +68,8 @@ class Alone:
     def _is_owed(self, memory: _native.Memory, tensor: int) -> bool:
         if tensor in self._paid:
             return False
-        for address, count in memory.kept(tensor).values():
-            values = torch.frombuffer((ctypes.c_float * count).from_address(address),
-                                      dtype=torch.float32)
-            if values.any():
+        for values in memory.kept(tensor).values():
+            if torch.frombuffer(values, dtype=torch.float32).any():
                 return True
         self._paid.add(tensor)
         return False

@@ -33,6 +33,10 @@ class TensorInfo(c.Structure):
     _fields_ = [("id", c.c_uint64), ("rows", c.c_uint64), ("cols", c.c_uint64)]
 
 
+class SavedBytes(c.Structure):
+    _fields_ = [("bytes", c.c_void_p), ("size", c.c_size_t)]
+
+
 class Entry(c.Structure):
     _fields_ = [("tensor", c.c_uint32), ("count", c.c_uint64), ("gradient", c.c_void_p),
                 ("mean", c.c_void_p)]
@@ -111,6 +115,9 @@ _SIGNATURES = {
     "sluice_memory_kept_name": (c.c_char_p, [_HANDLE, c.c_uint32]),
     "sluice_memory_state": (c.c_int, [_HANDLE, c.c_uint32, _OUT, c.POINTER(c.c_size_t)]),
     "sluice_memory_model": (c.c_int, [_HANDLE, c.c_char_p, _OUT, c.POINTER(c.c_size_t)]),
+    "sluice_memory_save": (c.c_int, [_HANDLE, c.c_void_p, c.c_size_t, c.POINTER(c.c_size_t)]),
+    "sluice_memory_load": (c.c_int, [_HANDLE, c.POINTER(SavedBytes), c.c_size_t, c.c_uint32,
+                                     c.c_uint32]),
     "sluice_memory_pay": (c.c_int, [_HANDLE, c.c_uint32, c.c_void_p, c.c_uint64]),
     "sluice_memory_end_step": (c.c_int, [_HANDLE]),
     "sluice_memory_undo_step": (c.c_int, [_HANDLE]),
@@ -144,6 +151,7 @@ class Unavailable(SluiceError):
 
 _KINDS = {_library.INVALID_ARGUMENT: ValueError, _library.UNAVAILABLE: Unavailable,
           _library.OUT_OF_MEMORY: MemoryError}
+_KINDS_OF_SAVED = {**_KINDS, _library.MISMATCH: ValueError, _library.MALFORMED: ValueError}
 _loaded: c.CDLL | None = None
 
 
@@ -160,13 +168,13 @@ def lib() -> c.CDLL:
     return _loaded
 
 
-def check(code: int) -> None:
+def check(code: int, kinds: dict[int, type[Exception]] = _KINDS) -> None:
     """Turns a code into an exception: ValueError for the user's mistake, MemoryError, SluiceError
     otherwise."""
     if code == _library.OK:
         return
     text = lib().sluice_last_error().decode("utf-8", "replace")
-    raise _KINDS.get(code, SluiceError)(text)
+    raise kinds.get(code, SluiceError)(text)
 
 
 class Codec:
@@ -220,8 +228,8 @@ class Memory:
         names = (lib().sluice_memory_kept_name(self._handle, which) for which in itertools.count())
         return [name.decode() for name in itertools.takewhile(bool, names)]
 
-    def kept(self, tensor: int) -> dict[str, tuple[int, int]]:
-        """Feedback's memories of a tensor by name: address, number of floats. None of what was
+    def kept(self, tensor: int) -> dict[str, c.Array]:
+        """Feedback's memories of a tensor by name, to read and write: floats. None of what was
         always exact."""
         found = {}
         for which, name in enumerate(self.kept_names()):
@@ -229,21 +237,35 @@ class Memory:
             check(lib().sluice_memory_kept(self._handle, tensor, which, c.byref(address),
                                            c.byref(count)))
             if count.value:
-                found[name] = address.value or 0, count.value
+                found[name] = (c.c_float * count.value).from_address(address.value)
         return found
 
-    def state(self, tensor: int) -> tuple[int, int]:
-        """Address and number of bytes."""
-        address, size = c.c_void_p(), c.c_size_t()
-        check(lib().sluice_memory_state(self._handle, tensor, c.byref(address), c.byref(size)))
-        return address.value or 0, size.value
+    def state(self, tensor: int) -> c.Array:
+        """Bytes, to read and write."""
+        return self._bytes(lib().sluice_memory_state, tensor)
 
-    def model(self, spec: str) -> tuple[int, int]:
-        """Of a codec that tensors have: address and number of bytes."""
+    def model(self, spec: str) -> c.Array:
+        """Of a codec that tensors have: bytes, to read and write."""
+        return self._bytes(lib().sluice_memory_model, spec.encode())
+
+    def _bytes(self, find: Any, which: Any) -> c.Array:
         address, size = c.c_void_p(), c.c_size_t()
-        check(lib().sluice_memory_model(self._handle, spec.encode(), c.byref(address),
-                                        c.byref(size)))
-        return address.value or 0, size.value
+        check(find(self._handle, which, c.byref(address), c.byref(size)))
+        return (c.c_uint8 * size.value).from_address(address.value or 0)
+
+    def save(self) -> c.Array:
+        """All that it holds, as bytes."""
+        size = c.c_size_t()
+        check(lib().sluice_memory_save(self._handle, None, 0, c.byref(size)))
+        saved = (c.c_uint8 * size.value)()
+        check(lib().sluice_memory_save(self._handle, saved, size, c.byref(size)))
+        return saved
+
+    def load(self, saved: Sequence[tuple[int, int]], first: int, grows: bool) -> None:
+        """What save() gave, on this rank or on all; address and number of bytes of each."""
+        array = (SavedBytes * len(saved))(*saved)
+        check(lib().sluice_memory_load(self._handle, array, len(saved), first, int(grows)),
+              _KINDS_OF_SAVED)
 
     def pay(self, tensor: int, gradient: int, count: int) -> None:
         """What the memories owe, to a gradient that goes to nobody else."""

@@ -51,7 +51,6 @@ class Tensors:
         self._kept: dict[int, tuple[str, torch.Tensor]] = {}  # by id(), which this keeps valid
         self._codecs: dict[str, _native.Codec] = {}  # of what is compressed, by name
         self._is_exact = False  # whether all travels exactly for now
-        self._counts: list[int] = []
         self.names: list[str] = []  # of the memory's tensors
         self.sparse: set[str] = set()  # names of parameters with sparse gradients
         self.unmatched = set(settings.exclude)
@@ -66,9 +65,10 @@ class Tensors:
         """Names and numbers of all tensors but the sparse ones."""
         return {name: index for index, name in enumerate(self.names) if name not in self.sparse}
 
-    def count(self, index: int) -> int:
-        """Floats of a tensor."""
-        return self._counts[index]
+    def infos(self) -> list[_native.TensorInfo]:
+        """Of the memory's tensors, in order."""
+        return [_info(name, parameter, name in self.sparse)
+                for name, parameter in self._kept.values()]
 
     def specs(self) -> dict[str, int]:
         """How many tensors have each codec in the coming step."""
@@ -112,7 +112,6 @@ class Tensors:
             for name, parameter in group:
                 self._kept[id(parameter)] = name, parameter
                 self._indexes[id(parameter)] = len(self.names)
-                self._counts.append(float_count(parameter))
                 self.names.append(name)
         self._codecs.update(chosen)
         # Where gradients are of half precision, f32 has something to keep, too.
@@ -143,18 +142,12 @@ class Tensors:
         if self._is_exact:
             self._apply(names)
 
-    def renew(self, names: Iterable[str]) -> None:
-        """Codec state of theirs starts anew."""
-        self._pass_through(names, self._exact)
-
     def remember(self, names: Iterable[str]) -> None:
         """Feedback keeps memories of them, although their codec may be exact."""
-        self._pass_through(names, _native.Codec("lossless"))
-
-    def _pass_through(self, names: Iterable[str], codec: _native.Codec) -> None:
         names = list(names)
         if names:
-            self._memory.choose([self.names.index(name) for name in names], codec)
+            self._memory.choose([self.names.index(name) for name in names],
+                                _native.Codec("lossless"))
             self._apply(names)
 
     def _apply(self, names: Iterable[str]) -> None:

@@ -307,6 +307,34 @@ static void memories_keep(sluice_memory* memory) {
   works(sluice_memory_model(memory, sluice_memory_spec(memory, 0), &state, &size));
 }
 
+static void memories_save(sluice_memory* memory) {
+  char small[3];
+  size_t size = 0;
+  sluice_saved saved = {NULL, 0};
+  CASE(sluice_memory_save);
+  refused(sluice_memory_save(NULL, NULL, 0, &size), "memory is NULL");
+  refused(sluice_memory_save(memory, NULL, 0, NULL), "size is NULL");
+  refused(sluice_memory_save(memory, NULL, 1 << 20, &size), "NULL for 1048576 bytes");
+  refused(sluice_memory_save(memory, small, sizeof small, &size), "room for 3 bytes");
+  works(sluice_memory_save(memory, NULL, 0, &size));
+  void* bytes = malloc(size);
+  works(sluice_memory_save(memory, bytes, size, &size));
+  CASE(sluice_memory_load);
+  refused(sluice_memory_load(memory, &saved, 1, 0, 0), "saved[0].bytes is NULL");
+  saved.bytes = bytes;
+  is_code(sluice_memory_load(memory, &saved, 1, 0, 0), SLUICE_MALFORMED);
+  saved.size = size;
+  refused(sluice_memory_load(NULL, &saved, 1, 0, 0), "memory is NULL");
+  refused(sluice_memory_load(memory, NULL, 1, 0, 0), "saved is NULL");
+  refused(sluice_memory_load(memory, &saved, 0, 0, 0), "0 states; accepted: 1 to 2^24");
+  refused(sluice_memory_load(memory, &saved, SIZE_MAX, 0, 0), "states; accepted");
+  refused(sluice_memory_load(memory, &saved, 1, 4, 0), "first 4 and grows 0; accepted: at most 3");
+  refused(sluice_memory_load(memory, &saved, 1, 0, 2), "grows 2");
+  works(sluice_memory_load(memory, &saved, 1, 0, 0));
+  works(sluice_memory_load(memory, &saved, 1, 3, 1));
+  free(bytes);
+}
+
 static void memories(const sluice_codec* codec) {
   sluice_memory* memory = NULL;
   sluice_options options = SLUICE_OPTIONS_INIT;
@@ -334,6 +362,7 @@ static void memories(const sluice_codec* codec) {
   works(sluice_memory_add(memory, codec, &tensor, 1));
   memories_choose(memory, codec);
   memories_keep(memory);
+  memories_save(memory);
   CASE(sluice_memory_end_step), refused(sluice_memory_end_step(NULL), "memory is NULL");
   works(sluice_memory_end_step(memory));
   CASE(sluice_memory_undo_step), refused(sluice_memory_undo_step(NULL), "memory is NULL");

@@ -256,6 +256,14 @@ bool run_queue(sluice_port* const* ports) {
   return good;
 }
 
+bool save_and_load(sluice_memory* memory) {
+  static char bytes[1 << 20];
+  std::size_t size = 0;
+  if (!ok(sluice_memory_save(memory, bytes, sizeof bytes, &size))) return false;
+  const sluice_saved saved{bytes, size};
+  return ok(sluice_memory_load(memory, &saved, 1, 0, 0));
+}
+
 bool run_exchange(sluice_memory* memory) {
   sluice_exchange* exchange = nullptr;
   bool good = ok(sluice_exchange_begin(memory, 9, 0, 0, 1024, gradients[0], means[0], &exchange));
@@ -310,7 +318,7 @@ bool run_memory(const sluice_codec* codec, const char* feedback) {
     good = run_bucket(ports[0], copies[0], step) &&
            ok(step == 0 ? sluice_memory_undo_step(memory) : sluice_memory_end_step(memory));
   }
-  good = good && run_exchange(memory) && run_queue(ports);
+  good = good && save_and_load(memory) && run_exchange(memory) && run_queue(ports);
   sluice_memory_free(memory);
   for (sluice_port* port : ports) sluice_port_free(port);
   return good;
