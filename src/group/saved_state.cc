@@ -17,9 +17,7 @@ namespace {
 
 using Found = std::optional<std::size_t>;  // a tensor's place in the list that was saved
 
-Problem mismatch(std::string message) {
-  return Problem{Code::mismatch, "saved state" + std::move(message)};
-}
+Problem mismatch(std::string message) { return Problem{Code::mismatch, std::move(message)}; }
 
 std::string name_of_feedback(std::uint32_t id) {
   for (const FeedbackInfo& info : kFeedbacks) {
@@ -70,7 +68,7 @@ class SavedState {
     for (std::size_t choice = 0; choice < models_.size(); ++choice) {
       const std::size_t size = memory_.codecs_[choice].model.size();
       if (models_[choice] == nullptr || models_[choice]->model.size() == size) continue;
-      return mismatch(fmt::format(": {} bytes of model state; expected {}",
+      return mismatch(fmt::format("saved state: {} bytes of model state; expected {}",
                                   models_[choice]->model.size(), size));
     }
     return Nothing{};
@@ -111,14 +109,14 @@ class SavedState {
   [[nodiscard]] Verdict check_like_first(const Saved& one) const {
     const std::uint32_t feedback = memory_.feedback_.info->id;
     if (one.feedback != feedback) {
-      return mismatch(fmt::format(" of feedback {}; accepted: {}", name_of_feedback(one.feedback),
-                                  name_of_feedback(feedback)));
+      return mismatch(fmt::format("saved state of feedback {}; accepted: {}",
+                                  name_of_feedback(one.feedback), name_of_feedback(feedback)));
     }
     const Saved& first = states_.front();
     if (one.workers != first.workers || one.tensors.size() != first.tensors.size()) {
-      return mismatch(
-          fmt::format(" of {} tensors of a worker of {}; accepted: {} of {}, as the first",
-                      one.tensors.size(), one.workers, first.tensors.size(), first.workers));
+      return mismatch(fmt::format(
+          "saved state of {} tensors of a worker of {}; accepted: {} of {}, as the first",
+          one.tensors.size(), one.workers, first.tensors.size(), first.workers));
     }
     for (std::size_t i = 0; i < one.tensors.size(); ++i) {
       const SavedTensor &is = one.tensors[i], &was = first.tensors[i];
@@ -126,8 +124,8 @@ class SavedState {
           one.codec_of(i).spec == first.codec_of(i).spec) {
         continue;
       }
-      return mismatch(fmt::format(" of rank {}: {}; accepted: {}, as of rank {}", one.rank,
-                                  shown(one, i), shown(first, i), first.rank));
+      return mismatch(fmt::format("saved state of rank {}: {}; accepted: {}, as of rank {}",
+                                  one.rank, shown(one, i), shown(first, i), first.rank));
     }
     return Nothing{};
   }
@@ -136,8 +134,8 @@ class SavedState {
     const GroupOptions& here = memory_.options_;
     const Saved& saved = states_.front();
     if (saved.rank != here.rank || saved.workers != here.workers) {
-      return mismatch(fmt::format(" of worker {} of {}; accepted: of worker {} of {}", saved.rank,
-                                  saved.workers, here.rank, here.workers));
+      return mismatch(fmt::format("saved state of worker {} of {}; accepted: of worker {} of {}",
+                                  saved.rank, saved.workers, here.rank, here.workers));
     }
     return pick();
   }
@@ -157,12 +155,13 @@ class SavedState {
     }
     is_whole_ = workers == here.workers;
     if (is_whole_ && mine_.empty()) {
-      return mismatch(fmt::format(" of rank {}; accepted: that of rank {}, or those of all ranks",
-                                  ranks, here.rank));
+      return mismatch(
+          fmt::format("saved state of rank {}; accepted: that of rank {}, or those of all ranks",
+                      ranks, here.rank));
     }
     if (!is_whole_ && (by_rank.size() != workers || by_rank.rbegin()->first != workers - 1)) {
       return mismatch(
-          fmt::format("s of ranks [{}] of {}; this job has {} ranks; accepted: "
+          fmt::format("saved states of ranks [{}] of {}; this job has {} ranks; accepted: "
                       "the states of all {}, as a list",
                       ranks, workers, here.workers, workers));
     }
@@ -172,7 +171,8 @@ class SavedState {
   [[nodiscard]] Verdict find_places() {
     const auto& saved = states_.front().tensors;
     if (!how_.grows && saved.size() != places_.size()) {
-      return mismatch(fmt::format(" of {} tensors; accepted: {}", saved.size(), places_.size()));
+      return mismatch(
+          fmt::format("saved state of {} tensors; accepted: {}", saved.size(), places_.size()));
     }
     std::unordered_map<std::uint64_t, std::size_t> by_id;
     for (std::size_t i = 0; i < saved.size(); ++i) by_id.emplace(saved[i].tensor.id, i);
@@ -182,7 +182,7 @@ class SavedState {
       const auto found = by_id.find(mine.id);
       const bool is_there = found != by_id.end() && (!how_.is_own || found->second == i);
       if (!is_there && !how_.grows) {
-        return mismatch(fmt::format(": tensor {} is {}; accepted: {}", i,
+        return mismatch(fmt::format("saved state: tensor {} is {}; accepted: {}", i,
                                     shown(saved[i].tensor, saved[i].rows), shown(mine, rows)));
       }
       // What brings rows keeps nothing, whatever it was before.
@@ -197,14 +197,14 @@ class SavedState {
     const Memory::Held& held = memory_.held_[index];
     const SavedTensor& any = states_.front().tensors[*places_[index]];
     if (!(any.tensor == mine) || any.rows != held.rows) {
-      return mismatch(fmt::format(": tensor {} is {}; accepted: {}", index,
+      return mismatch(fmt::format("saved state: tensor {} is {}; accepted: {}", index,
                                   shown(any.tensor, any.rows), shown(mine, held.rows)));
     }
     if (resumes_here(index)) {
       const std::size_t size = mine_.front()->tensors[*places_[index]].state.size();
       if (size != held.state.size()) {
-        return mismatch(fmt::format(": tensor {} has {} state bytes; expected {}", index, size,
-                                    held.state.size()));
+        return mismatch(fmt::format("saved state: tensor {} has {} state bytes; expected {}", index,
+                                    size, held.state.size()));
       }
     }
     const std::size_t wanted = held.rows ? 0 : memory_.memory_names().size();
@@ -214,8 +214,8 @@ class SavedState {
         if (saved.memories.size() == wanted && memory.size() == mine.count() * sizeof(float))
           continue;
         return mismatch(fmt::format(
-            ": tensor {} has {} memories, one of {} coordinates; expected {} of {}", index,
-            saved.memories.size(), memory.size() / sizeof(float), wanted, mine.count()));
+            "saved state: tensor {} has {} memories, one of {} coordinates; expected {} of {}",
+            index, saved.memories.size(), memory.size() / sizeof(float), wanted, mine.count()));
       }
     }
     return check_sums(index, wanted);
@@ -230,7 +230,7 @@ class SavedState {
       if (std::all_of(sums.begin(), sums.end(), [](float one) { return std::isfinite(one); }))
         continue;
       return mismatch(
-          fmt::format(": tensor {} has memories whose sum over ranks is not finite; "
+          fmt::format("saved state: tensor {} has memories whose sum over ranks is not finite; "
                       "accepted: finite ones",
                       index));
     }

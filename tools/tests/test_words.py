@@ -5,6 +5,7 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
 import re
 import sys
@@ -107,6 +108,16 @@ class Words(unittest.TestCase):
         missing = [row[0] for row in rows(read("docs/words.md"), "word")
                    if not forms(row[0]) & found]
         self.assertEqual(missing, [])
+
+
+class Names(unittest.TestCase):
+    def test_no_two_source_files_share_a_name(self):
+        often = ("main.cc", "__init__.py")
+        names = [os.path.basename(path) for path in house.files(ROOT)
+                 if path.endswith((".h", ".hpp", ".cc", ".py"))]
+        self.assertGreater(len(names), 700)
+        self.assertEqual(sorted({name for name in names
+                                 if names.count(name) > 1 and name not in often}), [])
 
 
 class Architecture(unittest.TestCase):
