@@ -13,8 +13,10 @@ function(sluice_library_of name folder)
 endfunction()
 
 sluice_library_of(sluice "" Threads::Threads ${CMAKE_DL_LIBS})
-sluice_library_of(sluice_cli apps/sluice/ sluice nlohmann_json::nlohmann_json CLI11::CLI11)
-sluice_library_of(sluiced_parts apps/sluiced/ sluice CLI11::CLI11 nlohmann_json::nlohmann_json
-                  fmt::fmt)
+sluice_library_of(sluice_app_shared apps/shared/)
+sluice_library_of(sluice_cli apps/sluice/ sluice sluice_app_shared nlohmann_json::nlohmann_json
+                  CLI11::CLI11)
+sluice_library_of(sluiced_parts apps/sluiced/ sluice sluice_app_shared CLI11::CLI11
+                  nlohmann_json::nlohmann_json fmt::fmt)
 sluice_library_of(sluice_simulator "" sluice sluice_flags fmt::fmt)
 sluice_library_of(sluice_support "" sluice_simulator sluice sluice_flags GTest::gtest fmt::fmt)

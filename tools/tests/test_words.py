@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 TOOLS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TOOLS.parent
 sys.path.insert(0, str(TOOLS))
+import house  # noqa: E402
 SOURCES = ("src", "apps", "sim", "python")
 SUFFIXES = (".h", ".cc", ".py")
 ARCHITECTURE_WORDS_MAX = 2300  # ten minutes of reading
