@@ -53,7 +53,8 @@ python_environment() {
   local folder=$1 why=$2 missing=() package have log
   shift 2
   if ! "$folder/bin/python" -c '' 2>/dev/null; then
-    /usr/bin/python3 -m venv --clear "$folder" || return 1
+    # venv makes none in a link.
+    /usr/bin/python3 -m venv --clear "$(realpath -m "$folder")" || return 1
   fi
   have=" $(cat "$folder/made-of" 2>/dev/null || true) "
   for package in "$@"; do
