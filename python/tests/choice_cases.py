@@ -2,6 +2,7 @@
 what a saved state makes of them."""
 
 import os
+import warnings
 from unittest import mock
 
 import ddp_kit as kit
@@ -381,3 +382,16 @@ def parcel_is_called_wave(rank, size):
             SluiceState()
     with mock.patch.dict(os.environ, {"SLUICE_PARCEL": ""}):
         SluiceState()
+
+
+@case
+def tracks_may_be_called_lanes(rank, size):
+    assert SluiceState(lanes=3).settings.tracks == 3
+    for said, wanted in (({"SLUICE_LANES": "4"}, 4),
+                         ({"SLUICE_LANES": "", "SLUICE_TRACKS": "2"}, 2),
+                         ({"SLUICE_LANES": "", "SLUICE_TRACKS": ""}, None)):
+        with mock.patch.dict(os.environ, said), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert SluiceState().settings.tracks == wanted, said
+    with kit.fails(ValueError, "lanes and tracks", "accepted: tracks"):
+        SluiceState(lanes=1, tracks=2)

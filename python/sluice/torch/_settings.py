@@ -195,9 +195,12 @@ def _renamed(values: Mapping[str, Any], prefix: str = "", case: Any = str) -> di
         old, name = prefix + case(option.former), prefix + case(option.name)
         if not option.former or old not in values:
             continue
-        if values.get(name) is not None:
-            raise TypeError(f"{old} and {name} are given, which are one option; accepted: {name}")
-        renamed[name] = renamed.pop(old)
+        given = renamed.pop(old)
+        if given in (None, ""):  # Not set.
+            continue
+        if values.get(name) not in (None, ""):
+            raise ValueError(f"{old} and {name} are given, which are one option; accepted: {name}")
+        renamed[name] = given
     return renamed
 
 
