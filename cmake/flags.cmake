@@ -14,7 +14,8 @@ if(SLUICE_SANITIZE)
     -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
-if(SLUICE_FUZZERS)
+# What guides a fuzzer, and what a replay of a corpus can do without: it makes all else slower.
+if(SLUICE_FUZZ_GUIDED)
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 # The apps and their tests: to the sanitizers they need not be fast, and compile in half the time.

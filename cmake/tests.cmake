@@ -24,24 +24,25 @@ endif()
 set(SLUICE_TEST_FLAGS $<$<CONFIG:Release>:-O1>)
 if(SLUICE_SANITIZE OR SLUICE_LIBRARIES_OF)
   set(SLUICE_TEST_FLAGS -O0)
-  # Statistics and large products: these would run for longer than they compile. They come first,
-  # because of an inline function the linker takes the first that it meets.
+  # Statistics and large products: these would run for longer than they compile.
   set(SLUICE_HOT_TESTS ${SLUICE_TEST_SOURCES})
   list(FILTER SLUICE_HOT_TESTS INCLUDE REGEX "/(saved_choices|tide_model|tide_accuracy|\
 lossless_acceptance|lossless_hostile|random_statistics|waves|hadamard|fixedpoint|peeling_success|\
 thc_accuracy|lanes|lhc_loss|reduction|sum_reader)_test\\.cc$")
   set_source_files_properties(${SLUICE_HOT_TESTS} PROPERTIES
     COMPILE_OPTIONS -O2 SKIP_PRECOMPILE_HEADERS ON)
-  list(REMOVE_ITEM SLUICE_TEST_SOURCES ${SLUICE_HOT_TESTS})
-  list(PREPEND SLUICE_TEST_SOURCES ${SLUICE_HOT_TESTS})
 endif()
 
 function(sluice_test_binary name)
   add_executable(${name} ${ARGN})
   target_compile_options(${name} PRIVATE ${SLUICE_TEST_FLAGS})
-  if(SLUICE_FUZZERS)
+  if(SLUICE_FUZZ_GUIDED)
     target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
   endif()
+  # Before the tests: of an inline function the linker takes the first that it meets, and that
+  # should be the library's, optimised, as users have it.
+  target_link_options(${name} PRIVATE "SHELL:-Wl,--whole-archive $<TARGET_FILE:sluice> \
+$<TARGET_FILE:sluice_simulator> $<TARGET_FILE:sluice_support> -Wl,--no-whole-archive")
   target_link_libraries(${name} PRIVATE sluice_support GTest::gtest
                                         GTest::gtest_main)
   target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <fmt/format.h> <algorithm> <array>

@@ -48,6 +48,9 @@ def builds(full):
     yield Part("clang-tidy", ("tools/clang_tidy", "build/asan", *(["--all"] if full else [])),
                after=("build asan without a warning",), is_build=True)
     yield build("tsan", "tsan", "thread_tests", after=("clang-tidy",))
+    if full:
+        yield build("guided fuzzers", "fuzz", "fuzzers",
+                    after=("build tsan without a warning",))
 
 
 def packages(python):
@@ -84,10 +87,12 @@ def c_plus_plus(full):
                asan, shards=CORES, inputs=("build/asan/unit_tests", *data), environment=product)
     yield Part("conformance under asan", ("build/asan/conformance_tests",), gtest_cases, asan,
                shards=CORES, inputs=("build/asan/conformance_tests", *data), environment=product)
-    yield Part("fuzzers, for an hour" if full else "fuzzers replay their corpora",
-               ("tools/fuzz", "build/asan/fuzzers", *(["--seconds", "3600"] if full else [])),
-               after=asan,
-               inputs=() if full else ("tools/fuzz", "build/asan/fuzzers", "tests/corpus"))
+    yield Part("fuzzers replay their corpora", ("tools/fuzz", "build/asan/fuzzers"), after=asan,
+               inputs=("tools/fuzz", "build/asan/fuzzers", "tests/corpus"))
+    if full:
+        yield Part("fuzzers, for an hour",
+                   ("tools/fuzz", "build/fuzz/fuzzers", "--seconds", "3600"),
+                   after=("build guided fuzzers without a warning",))
     yield Part("threads under tsan", ("build/tsan/thread_tests",), gtest_cases,
                ("build tsan without a warning",), shards=CORES,
                inputs=("build/tsan/thread_tests", *data), environment=product)

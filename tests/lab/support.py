@@ -228,6 +228,12 @@ def not_ended(descriptors):
     return len(left)
 
 
+def namespaces_of(processes):
+    """Network namespaces that these processes are in, without the one that this process is in."""
+    return {os.readlink(f"/proc/{pid}/ns/net") for pid in processes} - \
+        {os.readlink("/proc/self/ns/net")}
+
+
 def namespaces_in_use():
     """Network namespaces that any process is in or holds open."""
     found = set()

@@ -4,49 +4,17 @@
 """
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
-import unittest.mock
 
 sys.dont_write_bytecode = True
-TOOLS = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOOLS))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import functions  # noqa: E402
 import house  # noqa: E402
-
-PURPOSE = "#pragma once\n// What the file is for.\n"
-
-
-def header(*lines):
-    return PURPOSE + "".join(line + "\n" for line in lines)
-
-
-class TreeTest(unittest.TestCase):
-    """A small tree in a temporary folder, and a tool to run over it."""
-
-    tool = ""
-
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.root)
-
-    def write(self, files):
-        for path, text in files.items():
-            target = self.root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-
-    def run_tool(self, *arguments):
-        done = subprocess.run([sys.executable, str(TOOLS / self.tool), *map(str, arguments)],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.stderr, "")
-        return done.returncode, done.stdout
-
+from tree_kit import TreeTest, header  # noqa: E402
 
 class Layers(TreeTest):
     tool = "layers"
@@ -454,83 +422,6 @@ class Headers(TreeTest):
         self.write({"build/compile_commands.json": json.dumps(commands)})
         code, output = self.check()
         self.assertEqual(code, 0, output)
-
-
-class ClangTidy(TreeTest):
-    tool = "clang_tidy"
-    fake = """#!/bin/sh
-[ "$1" = --version ] && echo 14 && exit 0
-for last; do :; done
-echo "$last" >> ran
-if grep -q BAD "$last"; then echo "$last: bad"; exit 1; fi
-"""
-
-    def setUp(self):
-        super().setUp()
-        cache = tempfile.TemporaryDirectory()
-        self.addCleanup(cache.cleanup)
-        patch = unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=cache.name)
-        patch.start()
-        self.addCleanup(patch.stop)
-        paths = ("src/base/a.cc", "apps/sluice/main.cc", "src/base/a_test.cc", "bench/b.cc",
-                 "tests/c.cc", "src/base/a_bench.cc", "src/base/a_fuzz.cc", "build/generated.cc")
-        self.write({p: "int x;\n" for p in paths} | {"fake": self.fake, ".clang-tidy": "",
-                                                     "src/base/a.h": header()})
-        os.chmod(self.root / "fake", 0o755)
-        entries = [{"directory": str(self.root / "build"), "file": f"../{p}", "command": "c++"}
-                   for p in paths]
-        entries.append({"directory": "/", "file": "/elsewhere/x.cc", "command": "c++"})
-        self.write({"build/compile_commands.json": json.dumps(entries)})
-
-    def check(self, *more):
-        code, output = self.run_tool(self.root / "build", "--root", self.root, "--clang-tidy",
-                                     self.root / "fake", *more)
-        ran = self.root / "ran"
-        lines = sorted(ran.read_text().split()) if ran.exists() else []
-        ran.unlink(missing_ok=True)
-        return code, output, lines
-
-    def test_runs_over_library_and_apps_once(self):
-        code, output, ran = self.check()
-        self.assertEqual(code, 0, output)
-        self.assertEqual(ran, ["apps/sluice/main.cc", "src/base/a.cc"])
-        code, output, ran = self.check()
-        self.assertEqual((code, ran), (0, []))
-        self.assertIn("0 failed of 2 files, 2 remembered", output)
-
-    def test_what_changes_is_run_again(self):
-        self.check()
-        self.write({"src/base/a.cc": "int y;\n"})
-        self.assertEqual(self.check()[2], ["src/base/a.cc"])
-        self.write({".clang-tidy": "# other\n"})
-        self.assertEqual(len(self.check()[2]), 2)
-
-    def test_a_header_is_of_those_that_reach_it(self):
-        self.write({"src/base/a.cc": '#include "base/b.h"\n', "src/base/b.h": '#include "a.h"\n'})
-        self.check()
-        self.write({"src/base/a.h": header("int z;")})
-        self.assertEqual(self.check()[2], ["src/base/a.cc"])
-
-    def test_another_clone_knows_what_passed_and_all_means_all(self):
-        self.check()
-        shutil.rmtree(self.root / "build" / "clang_tidy_batches")
-        self.assertEqual(self.check()[2], [])
-        self.assertEqual(len(self.check("--all")[2]), 2)
-
-    def test_failure_is_shown_and_not_remembered(self):
-        self.write({"src/base/a.cc": "BAD\n"})
-        for _ in range(2):
-            code, output, ran = self.check()
-            self.assertEqual(code, 1)
-            self.assertIn("--- src/base/a.cc\nsrc/base/a.cc: bad\n", output)
-            self.assertIn("1 failed of 2 files", output)
-            self.assertIn("src/base/a.cc", ran)
-
-    def test_no_compile_commands(self):
-        (self.root / "build/compile_commands.json").unlink()
-        code, output, _ = self.check()
-        self.assertEqual(code, 1)
-        self.assertIn("compile_commands.json", output)
 
 
 class Files(TreeTest):

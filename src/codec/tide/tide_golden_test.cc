@@ -134,7 +134,7 @@ TEST_P(TideGolden, KeptScalesWithABlockSentAgainAndOneDamped) {
   diary.expect_golden("previous");
 }
 
-TEST_P(TideGolden, ASecondStepByTheModelsLevel) {
+TEST_P(TideGolden, ASecondStepByTheModelsWaterline) {
   Diary diary({.bits = 3.5, .block = 64, .floor = false}, 2, 64 * 24, false);
   diary.group.with_model = true;
   for (const std::uint32_t step : {3u, 4u}) diary.step(step, gradients_at(2, 64 * 24, step));

@@ -127,7 +127,7 @@ std::uint64_t bits_of(const std::vector<Went>& rounds) {
   return bits;
 }
 
-TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
+TEST(TideModel, LaterStepsFollowOneWaterlineOverAllTensors) {
   for (const double bits : {1.0, 1.5, 3.0, 4.0}) {
     for (const float apart : {1e-3f, 0.2f}) {
       const bool floor = apart < 0.01f || bits < 1.5;
@@ -162,7 +162,7 @@ TEST(TideModel, LaterStepsFollowOneLevelOverAllTensors) {
   }
 }
 
-TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
+TEST(TideModel, KeptScalesAndTheWaterlineWorkTogether) {
   Model model({.bits = 3, .scales = Scales::previous}, 0.05f);
   Known known;
   const auto first = model.step(0);
@@ -182,10 +182,10 @@ TEST(TideModel, KeptScalesAndTheLevelWorkTogether) {
 
 // Rows of a table that are touched, others every step, beside a part that always is. `share` of the
 // rows is touched on average; how many differs from step to step by up to a third.
-std::vector<Floats> touched(std::uint32_t n, std::uint32_t rows, std::uint32_t step, double share) {
+std::vector<Floats> touched(std::vector<Floats> gradients, std::uint32_t step, double share) {
   std::mt19937 random(step);
   const double now = share * std::uniform_real_distribution<double>(2.0 / 3, 4.0 / 3)(random);
-  std::vector<Floats> gradients = gradients_of(n, std::size_t{256} * rows, 100 + step, 2);
+  const auto rows = static_cast<std::uint32_t>(gradients[0].size() / 256);
   for (std::uint32_t row = rows / 8; row < rows; ++row) {
     if (std::uniform_real_distribution<double>()(random) < now) continue;
     for (Floats& gradient : gradients) {
@@ -199,7 +199,11 @@ std::vector<Floats> touched(std::uint32_t n, std::uint32_t rows, std::uint32_t s
 // the rows that are touched now would take at that waterline.
 TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
   constexpr std::uint32_t kRows = 512;
-  constexpr int kSteps = 40;
+  constexpr std::uint32_t kSteps = 40;
+  std::vector<std::vector<Floats>> whole;
+  for (std::uint32_t step = 0; step < kSteps; ++step) {
+    whole.push_back(gradients_of(2, std::size_t{256} * kRows, 100 + step, 2));
+  }
   for (const double bits : {1.5, 2.0, 3.0, 4.0}) {
     for (const double share : {0.1, 0.5}) {
       TideByHand group({.bits = bits}, 2, std::size_t{256} * kRows, false);
@@ -207,10 +211,10 @@ TEST(TideModel, BlocksThatWakeUpAddToTheBudget) {
       const double most = bits * 256 * kRows;
       double worst = -1;
       double sum = 0;
-      for (int step = 0; step < kSteps; ++step) {
-        group.number = static_cast<std::uint64_t>(step);
+      for (std::uint32_t step = 0; step < kSteps; ++step) {
+        group.number = step;
         group.key = chunk_key(1, group.number, 1);
-        const Legs legs = group.step(touched(2, kRows, static_cast<std::uint32_t>(step), share));
+        const Legs legs = group.step(touched(whole[step], step, share));
         group.end_step();
         const double over = static_cast<double>(bits_of(legs[0]) + bits_of(legs[1])) / most - 1;
         if (step == 0) {

@@ -9,7 +9,7 @@ namespace sluice::tide {
 namespace {
 
 constexpr std::int32_t kWaterlineLeast = kCodeLeast - kOffset.back();
-constexpr std::int32_t kLevelMost = kCodeMost;
+constexpr std::int32_t kWaterlineMost = kCodeMost;
 
 // Beyond any honest model, whose counts a damaged state may not keep to.
 constexpr std::uint64_t kTurnsMax = std::uint64_t{1} << 40;
@@ -101,7 +101,7 @@ std::uint64_t most_beside_turns(std::uint64_t live, std::uint64_t most, std::uin
 Allotment find_waterline(std::span<const std::uint64_t> summed, std::uint64_t most,
                          const Floor& floor) {
   std::int32_t low = kWaterlineLeast;
-  std::int32_t high = kLevelMost;  // nothing but the floor is spent there
+  std::int32_t high = kWaterlineMost;  // nothing but the floor is spent there
   while (low < high) {
     const std::int32_t middle = low + (high - low) / 2;
     if (spent(summed, middle, floor) <= most) {

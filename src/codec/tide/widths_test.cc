@@ -81,7 +81,7 @@ double random_bits(std::mt19937& random) {
   return 1 + 7 * std::uniform_real_distribution<double>()(random);
 }
 
-TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheLevel) {
+TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheWaterline) {
   for (int waterline = kCodeLeast - 60; waterline <= kCodeMost + 10; waterline += 3) {
     for (int code = 0; code <= 4095; ++code) {
       const auto one = static_cast<Code12>(code);
@@ -95,7 +95,7 @@ TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheLevel) {
   }
 }
 
-TEST(TideWidths, TheLevelIsTheSmallestThatFits) {
+TEST(TideWidths, TheWaterlineIsTheSmallestThatFits) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 400; ++trial) {
     const Set set = random_set(random);
@@ -114,7 +114,7 @@ TEST(TideWidths, TheLevelIsTheSmallestThatFits) {
 }
 
 // Codes start at 656 and 656 − 49 gives all of them 8 bits: no lower waterline is looked for.
-TEST(TideWidths, MoreBitsThanBlocksCanUseEndAtTheLowestLevel) {
+TEST(TideWidths, MoreBitsThanBlocksCanUseEndAtTheLowestWaterline) {
   const Set set{{kCodeLeast, 256, 256}, {kCodeMost, 256, 256}};
   const Allotment got = allotment_of(set, 100);
   EXPECT_EQ(got.waterline, 607);
@@ -123,7 +123,7 @@ TEST(TideWidths, MoreBitsThanBlocksCanUseEndAtTheLowestLevel) {
   EXPECT_EQ(raised_share(got, 256), 0u);
 }
 
-TEST(TideWidths, MoreBitsNeverRaiseTheLevel) {
+TEST(TideWidths, MoreBitsNeverRaiseTheWaterline) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 50; ++trial) {
     const Set set = random_set(random);
@@ -136,7 +136,7 @@ TEST(TideWidths, MoreBitsNeverRaiseTheLevel) {
   }
 }
 
-TEST(TideWidths, ABlockIsWorthOneBitMoreAtMostPerLevelAndNeverLessWithMoreEnergy) {
+TEST(TideWidths, ABlockIsWorthOneBitMoreAtMostPerWaterlineAndNeverLessWithMoreEnergy) {
   for (int waterline = 607; waterline <= 1300; ++waterline) {
     unsigned before = 0;
     for (int code = kCodeLeast; code <= 1400; ++code) {
@@ -197,7 +197,7 @@ TEST(TideWidths, RaisingByDrawsStaysWithinTheBudget) {
   EXPECT_LE(over, 4);
 }
 
-TEST(TideWidths, AFloorBeyondTheBudgetLeavesNothingToTheLevel) {
+TEST(TideWidths, AFloorBeyondTheBudgetLeavesNothingToTheWaterline) {
   const Set set{{1200, 256, 256}, {900, 256, 256}};
   const Allotment got = allotment_of(set, 1, true);  // 488 bits for 512 lanes
   EXPECT_EQ(got.waterline, kCodeMost);
