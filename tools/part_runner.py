@@ -31,7 +31,7 @@ class Part:
     command: tuple
     counts: object = None     # (output, status) -> (cases that passed, that failed, skipped)
     after: tuple = ()         # Names of parts that must have passed.
-    inputs: tuple = ()        # Files and folders the outcome depends on; none: always run.
+    inputs: tuple = ()        # What the outcome depends on, as files_of(); none: always run.
     environment: tuple = ()   # (name, value) pairs.
     is_build: bool = False    # One at a time, with all cores, behind the tests.
     shards: int = 1           # Processes that share the cases of a GoogleTest binary.
@@ -77,6 +77,9 @@ def unittest_cases(output, status):
 
 
 def files_of(root, path):
+    """Of a file, of a folder and all below it, or of a pattern such as src/*/README.md."""
+    if "*" in path:
+        return sorted(root.glob(path))
     where = root / path
     if where.is_dir():
         return sorted(p for p in where.rglob("*") if p.is_file() and "__pycache__" not in p.parts)

@@ -112,7 +112,7 @@ def apps(python):
                environment=(("SLUICE_BENCH_COUNT", "65536"),))
     yield Part("command line", ("tests/cli/run", "build/bin/sluice"), unittest_cases, with_sim,
                inputs=(*APPS, LIBRARY, "tests/cli", "tests/decoder", "tests/data", "docs", "tools",
-                       "src/codec"))
+                       "src/codec/*/README.md"))
     yield Part("lab", ("tests/lab/run",), unittest_cases, released,
                inputs=(*APPS[:2], "tools", "tests/lab"))
 

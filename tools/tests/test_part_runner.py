@@ -45,6 +45,19 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("why", out)
         self.assertEqual(out.count("NOT RUN"), 2)
 
+    def test_an_input_may_be_a_pattern(self):
+        for name in ("x", "y"):
+            (self.root / name).mkdir()
+            (self.root / name / "README.md").write_text("1")
+        part = self.part("a", inputs=("*/README.md",))
+        self.run_parts(part)
+        (self.root / "x" / "other").write_text("2")
+        self.run_parts(part)
+        self.assertEqual(self.lines(), ["a"])
+        (self.root / "y" / "README.md").write_text("2")
+        self.run_parts(part)
+        self.assertEqual(self.lines(), ["a", "a"])
+
     def test_a_pass_is_remembered_until_an_input_changes(self):
         (self.root / "in").mkdir()
         (self.root / "in" / "file").write_text("1")
@@ -117,7 +130,7 @@ class Plan(unittest.TestCase):
                 Runner(parts, pathlib.Path(folder), pathlib.Path(folder) / "logs")
             here = pathlib.Path(part_runner.__file__).resolve().parent.parent
             missing = [p for part in parts for p in part.inputs
-                       if not p.startswith("build/") and not (here / p).exists()]
+                       if not p.startswith("build/") and not part_runner.files_of(here, p)]
             self.assertEqual(missing, [])
 
 
