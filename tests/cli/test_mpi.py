@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -44,14 +45,14 @@ class MpiTest(CliTest):
             ["mpirun", "--oversubscribe", *arguments], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
         ) as job:
-            out, err, code = self.outcome(job, arguments)
+            out, err, code = self.outcome(job, arguments, killed=status is None)
         if status is None:
             self.assertNotEqual(code, 0, out + err)
         else:
             self.assertEqual(code, status, out + err)
         return subprocess.CompletedProcess(arguments, code, out, err)
 
-    def outcome(self, job, arguments):
+    def outcome(self, job, arguments, killed):
         lonely = 0  # looks in a row that found mpirun without a process that runs
         for _ in range(LIMIT_SECONDS // LOOK_SECONDS):
             try:
@@ -72,6 +73,8 @@ class MpiTest(CliTest):
         said = re.search(r"(?:Exit code: +|on signal )([0-9]+)", err)
         if lonely == 2 and said:
             return out, err, int(said[1])
+        if lonely == 2 and killed:  # Then it may lock up before it has said anything.
+            return out, err, -signal.SIGKILL
         return self.fail(f"hangs: {arguments}\n{out}{err}")
 
     def sluice(self, workers, *arguments, status=0):
