@@ -14,6 +14,12 @@ if(SLUICE_SHARED)
   install(PROGRAMS $<TARGET_FILE:sluice_shared> DESTINATION sluice RENAME libsluice.so
           COMPONENT python EXCLUDE_FROM_ALL)
 endif()
+if(SLUICE_CUDA_NVCC)
+  # Beside libsluice.so, which looks for it there. Nothing is compiled against it.
+  install(PROGRAMS $<TARGET_FILE:sluice_cuda> DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          COMPONENT runtime)
+  install(PROGRAMS $<TARGET_FILE:sluice_cuda> DESTINATION sluice COMPONENT python EXCLUDE_FROM_ALL)
+endif()
 if(SLUICE_APPS)
   install(TARGETS sluice_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   if(SLUICE_DAEMON)

@@ -8,6 +8,7 @@ find_path(SLUICE_HWY_INCLUDE hwy/highway.h REQUIRED DOC "The folder that holds h
 
 file(GLOB_RECURSE SLUICE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cc)
 list(FILTER SLUICE_SOURCES EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+list(FILTER SLUICE_SOURCES EXCLUDE REGEX "/src/cuda/")  # cmake/cuda.cmake has these.
 
 # Highway's headers; src/kernels/highway.cc stands in for its library. The macro renames the
 # namespace, so that a program which also uses libhwy, of any version, has two sets of names.

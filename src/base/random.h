@@ -98,6 +98,8 @@ class RandomStream {
   // The words of elements first, first + 1, …, cheaper than word() of each. For many words
   // draws::fill() is faster still (kernels/draws).
   void fill(std::uint64_t first, std::span<std::uint32_t> words) const;
+  // What stands for the stream, for whoever draws from it elsewhere.
+  [[nodiscard]] constexpr std::uint64_t key() const { return stream_; }
 
  private:
   std::uint64_t stream_;

@@ -1,0 +1,47 @@
+// What every kernel here has in common: 8 warps to a block of threads, a tile to a block. Warps
+// take turns with the tile's units and never wait for each other: there are no barriers but those
+// inside a warp.
+#pragma once
+
+#include "cuda/warp_device.cuh"
+#include "device/device_table.h"
+#include "kernels/warp/tiles.h"
+
+namespace sluice::cuda {
+
+inline constexpr unsigned kWarps = 8;
+inline constexpr unsigned kThreads = kWarps * warp::kLanes;
+
+// The kernel as cudaLaunchKernel wants it; null if there is none. `log2_block` is of tide's
+// kernels: the largest block, 6 to 10.
+const void* plain_kernel(device::Kernel kernel);
+const void* measure_kernel(unsigned log2_block);
+const void* encode_kernel(unsigned log2_block);
+const void* check_kernel(unsigned log2_block);
+const void* decode_kernel(unsigned log2_block);
+const void* keep_kernel(unsigned log2_block);
+
+}  // namespace sluice::cuda
+
+// A kernel of tide: 256 threads; `words` words of shared memory to a warp; registers for so many
+// blocks of threads at a time.
+#define SLUICE_TIDE_KERNEL(name, words, blocks) \
+  template <unsigned kMost> \
+  __global__ void __launch_bounds__(kThreads, blocks) \
+      name##_tiles(const warp::TideChunk* items, const warp::Tile* tiles) { \
+    __shared__ std::uint32_t scratch[kWarps][words]; \
+    const warp::Tile tile = tiles[blockIdx.x]; \
+    const unsigned which = threadIdx.x / warp::kLanes; \
+    warp::DeviceWarp w(scratch[which]); \
+    warp::name<kMost>(w, items[tile.item], tile.first, which, kWarps); \
+  } \
+  const void* name##_kernel(unsigned log2_block) { \
+    switch (log2_block) { \
+      case 6: return reinterpret_cast<const void*>(&name##_tiles<6>); \
+      case 7: return reinterpret_cast<const void*>(&name##_tiles<7>); \
+      case 8: return reinterpret_cast<const void*>(&name##_tiles<8>); \
+      case 9: return reinterpret_cast<const void*>(&name##_tiles<9>); \
+      case 10: return reinterpret_cast<const void*>(&name##_tiles<10>); \
+      default: return nullptr; \
+    } \
+  }

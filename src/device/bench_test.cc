@@ -1,0 +1,186 @@
+#include "device/bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+namespace sluice::device {
+namespace {
+
+const Accelerator kHost{&emulated(), 0};
+
+// The emulated device, which counts what it is asked for and can refuse.
+struct Spy {
+  static inline int copies = 0;
+  static inline std::vector<Launch> launches;
+  static inline int error = 0;
+
+  static int copy(void* to, const void* from, std::size_t size, Stream stream) {
+    ++copies;
+    return error != 0 ? error : emulated().copy(to, from, size, stream);
+  }
+  static int launch(const Launch* launch, Stream stream) {
+    launches.push_back(*launch);
+    return error != 0 ? error : emulated().launch(launch, stream);
+  }
+  static Table table() {
+    Table made = emulated();
+    made.copy = copy;
+    made.launch = launch;
+    return made;
+  }
+  Spy() {
+    copies = 0;
+    error = 0;
+    launches.clear();
+  }
+};
+
+class BenchTest : public ::testing::Test {
+ protected:
+  BenchTest() : table_(Spy::table()), on_{&table_, 0}, bench_(on_, nullptr) {
+    EXPECT_TRUE(bench_.reserve(0));
+    EXPECT_TRUE(bench_.begin());
+  }
+
+  Spy spy_;
+  Table table_;
+  Accelerator on_;
+  Bench bench_;
+};
+
+TEST_F(BenchTest, ManyItemsOfOneKindAreOneLaunchAndOneCopyOfTables) {
+  std::vector<std::byte> from(100000, std::byte{7});
+  std::vector<std::byte> to(from.size());
+  for (std::size_t at = 0; at < from.size(); at += 1000) {
+    bench_.add(warp::Copy{from.data() + at, to.data() + at, 1000});
+  }
+  EXPECT_TRUE(bench_.has_work());
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_FALSE(bench_.has_work());
+  EXPECT_EQ(from, to);
+  ASSERT_EQ(Spy::launches.size(), 1u);
+  EXPECT_EQ(Spy::launches[0].kernel, Kernel::copy);
+  EXPECT_EQ(Spy::launches[0].tile_count, 100u);
+  EXPECT_EQ(Spy::copies, 1);  // of the tables; nobody decodes, so there is no finding
+  EXPECT_EQ(bench_.counters().launches, 1u);
+}
+
+TEST_F(BenchTest, AnItemLargerThanATileIsSeveralTiles) {
+  std::vector<std::byte> from(3 * warp::kCopyTile + 1, std::byte{9});
+  std::vector<std::byte> to(from.size());
+  bench_.add(warp::Copy{from.data(), to.data(), from.size()});
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(Spy::launches[0].tile_count, 4u);
+  EXPECT_EQ(from, to);
+}
+
+TEST_F(BenchTest, ItemsWithoutUnitsLaunchNothing) {
+  bench_.add(warp::Copy{nullptr, nullptr, 0});
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_TRUE(Spy::launches.empty());
+}
+
+TEST_F(BenchTest, WhatLaterKernelsReadIsLaunchedFirst) {
+  float value = 1.5f;
+  std::array<std::byte, 4> wire{};
+  std::array<std::byte, 4> sent{};
+  warp::Dense dense;
+  dense.values = &value;
+  dense.count = 1;
+  dense.up = wire.data();
+  dense.finding = bench_.finding();
+  bench_.add(warp::Copy{wire.data(), sent.data(), sent.size()});
+  bench_.encode(dense);
+  ASSERT_TRUE(bench_.submit());
+  float arrived = 0;
+  std::memcpy(&arrived, sent.data(), sizeof(arrived));
+  EXPECT_EQ(arrived, value);
+}
+
+TEST_F(BenchTest, AMismatchIsInTheVerdictOfThisWaveAlone) {
+  const std::uint64_t word = 5;
+  bench_.add(warp::Compare{reinterpret_cast<const std::byte*>(&word), 8, 1, 6, bench_.finding()});
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(bench_.said().bad, warp::kBadMismatch);
+  EXPECT_EQ(bench_.judge().error().code, Code::mismatch);
+  ASSERT_TRUE(bench_.begin());
+  bench_.add(warp::Compare{reinterpret_cast<const std::byte*>(&word), 8, 1, 5, bench_.finding()});
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_TRUE(bench_.judge());
+}
+
+TEST_F(BenchTest, NothingIsDecodedOnceTheVerdictIsBad) {
+  const std::uint64_t word = 5;
+  bench_.add(warp::Compare{reinterpret_cast<const std::byte*>(&word), 8, 1, 6, bench_.finding()});
+  float value = 1.0f;
+  const float sum = 4.0f;
+  warp::Dense dense;
+  dense.values = &value;
+  dense.mean = &value;
+  dense.count = 1;
+  dense.down = reinterpret_cast<const std::byte*>(&sum);
+  dense.finding = bench_.finding();
+  bench_.decode(dense);
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(value, 1.0f);
+}
+
+TEST_F(BenchTest, OnceItIsStoppedNothingIsDecodedAndNoWaveBegins) {
+  float value = 1.0f;
+  const float sum = 4.0f;
+  warp::Dense dense;
+  dense.values = &value;
+  dense.mean = &value;
+  dense.count = 1;
+  dense.down = reinterpret_cast<const std::byte*>(&sum);
+  dense.finding = bench_.finding();
+  float before = 1.0f;
+  bench_.add(warp::Copy{reinterpret_cast<const std::byte*>(&value),
+                        reinterpret_cast<std::byte*>(&before), sizeof(float)});
+  ASSERT_TRUE(bench_.submit());  // Its tables are there.
+  ASSERT_TRUE(bench_.stop());
+  bench_.decode(dense);
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(value, 1.0f);
+  EXPECT_EQ(bench_.judge().error().code, Code::unavailable);
+  EXPECT_EQ(bench_.begin().error().code, Code::unavailable);
+}
+
+TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
+  const auto first = bench_.list<std::uint64_t>(1);
+  *first.host = 77;
+  const auto large = bench_.list<std::uint64_t>(1u << 20);
+  large.host[(1u << 20) - 1] = 88;
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(*first.device, 77u);
+  EXPECT_EQ(large.device[(1u << 20) - 1], 88u);
+  EXPECT_EQ(bench_.counters().grown, 1u);
+  ASSERT_TRUE(bench_.begin());
+  const auto again = bench_.list<std::uint64_t>(1u << 20);
+  again.host[0] = 99;
+  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(again.device[0], 99u);
+  EXPECT_EQ(bench_.counters().grown, 1u);
+}
+
+TEST_F(BenchTest, ADeviceThatRefusesIsAnErrorWithItsNumber) {
+  std::array<std::byte, 8> bytes{};
+  bench_.add(warp::Copy{bytes.data(), bytes.data(), 0});
+  Spy::error = 700;
+  const Status submitted = bench_.submit();
+  ASSERT_FALSE(submitted);
+  EXPECT_EQ(submitted.error().code, Code::io);
+  EXPECT_EQ(submitted.error().detail, 700);
+}
+
+TEST(Bench, WithoutWorkIsDone) {
+  Bench bench(kHost, nullptr);
+  EXPECT_TRUE(*bench.is_done());
+  EXPECT_TRUE(bench.wait());
+  EXPECT_FALSE(bench.has_work());
+}
+
+}  // namespace
+}  // namespace sluice::device

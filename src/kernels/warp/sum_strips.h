@@ -1,0 +1,279 @@
+// Lane sums of whole strips: 1024 codes that lie on vectors of memory, 32 to a lane of the warp. So
+// a contributor costs a load of a few words, and its codes add up eight at a time before they are
+// looked at one by one.
+#pragma once
+
+#include "kernels/warp/packing.h"
+#include "kernels/warp/sum_rounding.h"
+
+namespace sluice::warp {
+
+template <class W>
+class SumStrips {
+ public:
+  using I = typename W::I;
+  using U = typename W::U;
+
+  static constexpr std::uint32_t kStrip = 1024;
+  static constexpr std::uint32_t kEach = kStrip / kLanes;  // codes of a lane
+  static constexpr std::uint32_t kDownBitsMax = 16;
+  // Of the warp's scratch: all sums of a strip, and a header for every lane at the most.
+  static constexpr std::uint32_t kTileBits = kStrip * kDownBitsMax + 8 * kLanes;
+
+  // Whether whole strips of the segment can be reduced here. Sums have 16 bits at the most, and the
+  // squares of a grain's errors 32.
+  SLUICE_WARP static bool take(const Sum& sum) {
+    const bool grains = sum.grain >= kEach && sum.grain <= kStrip && kStrip % sum.grain == 0;
+    const std::uint32_t top = sum.contributors * ((1u << sum.bits) - 1);
+    return sum.op == SumOp::lane_sum && grains && sum.contributors <= 256 &&
+           (sum.form == SumForm::full || top < 2048) && is_aligned(sum.source, kVector) &&
+           sum.stride % kVector == 0;
+  }
+
+  SLUICE_WARP SumStrips(W& w, const Sum& sum)
+      : w_(w), it_(sum), top_(sum.contributors * ((1u << sum.bits) - 1)) {}
+
+  SLUICE_WARP void one(std::uint32_t strip) {
+    U halves[kHalves];
+    SLUICE_WARP_UNROLL
+    for (unsigned i = 0; i < kHalves; ++i) halves[i] = U(0u);
+    switch (it_.bits) {
+      case 1: add<1>(strip, halves); break;
+      case 2: add<2>(strip, halves); break;
+      case 3: add<3>(strip, halves); break;
+      case 4: add<4>(strip, halves); break;
+      case 5: add<5>(strip, halves); break;
+      case 6: add<6>(strip, halves); break;
+      case 7: add<7>(strip, halves); break;
+      default: add<8>(strip, halves); break;
+    }
+    write(strip, halves);
+  }
+
+ private:
+  static constexpr std::uintptr_t kVector = 16;  // bytes
+  static constexpr unsigned kGroups = kEach / kGroup;
+  // Sums in pairs of 16 bits, four to a group: those of codes 0 and 4, 2 and 6, 1 and 5, 3 and 7.
+  static constexpr unsigned kHalves = kEach / 2;
+
+  // kCount bits, at most 32, from a bit of a lane's words on; above them there may be anything.
+  template <unsigned kCount>
+  SLUICE_WARP static U bits_from(const U* words, unsigned first) {
+    const unsigned shift = first % 32;
+    const U low = words[first / 32] >> shift;
+    if (shift + kCount <= 32) return low;
+    return low | (words[first / 32 + 1] << (32 - shift));
+  }
+
+  // Spreads four fields of a word over two: the first and third, and the second and fourth, each in
+  // 16 bits.
+  template <unsigned kField>
+  SLUICE_WARP static void add_spread(U word, U& even, U& odd) {
+    constexpr std::uint32_t kMask = (1u << kField) - 1;
+    constexpr unsigned kUp = 16 - 2 * kField;
+    const U next = word >> kField;
+    even = even + ((word & kMask) | ((word << kUp) & (kMask << 16)));
+    odd = odd + ((next & kMask) | ((next << kUp) & (kMask << 16)));
+  }
+
+  // Up to four bits: every other code makes a word of four fields twice as wide, in which
+  // 2^kBits + 1 workers' codes add up before they are spread.
+  template <unsigned kBits>
+  struct Narrow {
+    static constexpr std::uint32_t kBatch = kBits == 1 ? 3 : 4;
+    static constexpr std::uint32_t kHeld = ((1u << kBits) + 1) / kBatch * kBatch;
+    static constexpr std::uint32_t kPair = ((1u << kBits) - 1) | ((1u << kBits) - 1) << (2 * kBits);
+    static constexpr std::uint32_t kOthers = kPair | kPair << (4 * kBits);
+
+    U even[kGroups];
+    U odd[kGroups];
+
+    SLUICE_WARP Narrow() { clear(); }
+    SLUICE_WARP void clear() {
+      SLUICE_WARP_UNROLL
+      for (unsigned g = 0; g < kGroups; ++g) even[g] = odd[g] = U(0u);
+    }
+    SLUICE_WARP void add(const U* words) {
+      SLUICE_WARP_UNROLL
+      for (unsigned g = 0; g < kGroups; ++g) {
+        const U word = bits_from<8 * kBits>(words, 8 * kBits * g);
+        even[g] = even[g] + (word & kOthers);
+        odd[g] = odd[g] + ((word >> kBits) & kOthers);
+      }
+    }
+    SLUICE_WARP void spread(U* halves) {
+      SLUICE_WARP_UNROLL
+      for (unsigned g = 0; g < kGroups; ++g) {
+        add_spread<2 * kBits>(even[g], halves[4 * g], halves[4 * g + 1]);
+        add_spread<2 * kBits>(odd[g], halves[4 * g + 2], halves[4 * g + 3]);
+      }
+      clear();
+    }
+  };
+
+  // Five bits and more: two runs of four codes to a group.
+  template <unsigned kBits>
+  struct Wide {
+    static constexpr std::uint32_t kBatch = 2;
+    static constexpr std::uint32_t kHeld = 256;  // 16 bits hold that many
+
+    U runs[kHalves];  // codes 0 and 2, 1 and 3, 4 and 6, 5 and 7 of each group
+
+    SLUICE_WARP Wide() {
+      SLUICE_WARP_UNROLL
+      for (unsigned i = 0; i < kHalves; ++i) runs[i] = U(0u);
+    }
+    SLUICE_WARP void add(const U* words) {
+      SLUICE_WARP_UNROLL
+      for (unsigned r = 0; r < 2 * kGroups; ++r) {
+        add_spread<kBits>(bits_from<4 * kBits>(words, 4 * kBits * r), runs[2 * r], runs[2 * r + 1]);
+      }
+    }
+    SLUICE_WARP void spread(U* halves) {
+      SLUICE_WARP_UNROLL
+      for (unsigned i = 0; i < kHalves; i += 4) {
+        SLUICE_WARP_UNROLL
+        for (unsigned j = 0; j < 2; ++j) {
+          const U low = runs[i + j];
+          const U high = runs[i + j + 2];
+          halves[i + 2 * j] = (low & 0xffffu) | (high << 16);
+          halves[i + 2 * j + 1] = (low >> 16) | (high & 0xffff0000u);
+        }
+      }
+    }
+  };
+
+  template <unsigned kBits>
+  SLUICE_WARP void add(std::uint32_t strip, U* halves) const {
+    if constexpr (kBits <= 4) {
+      add_all<Narrow<kBits>, kBits>(strip, halves);
+    } else {
+      add_all<Wide<kBits>, kBits>(strip, halves);
+    }
+  }
+
+  template <class Adder, unsigned kBits>
+  SLUICE_WARP void add_all(std::uint32_t strip, U* halves) const {
+    constexpr std::uint32_t kBatch = Adder::kBatch;
+    const std::byte* const from = it_.source + std::uint64_t{strip} * (kStrip / 8 * kBits);
+    Adder adder;
+    std::uint32_t held = 0;
+    for (std::uint32_t first = 0; first < it_.contributors; first += kLanes) {
+      const std::uint32_t left = it_.contributors - first;
+      const std::uint32_t here = left < kLanes ? left : kLanes;
+      const U ranks = W::load(it_.ranks + first, w_.lane(), w_.lane() < U(here));
+      SLUICE_WARP_NO_UNROLL
+      for (std::uint32_t i = 0; i < here; i += kBatch) {
+        U words[kBatch][kBits];
+        // All loads first: they are on their way together.
+        SLUICE_WARP_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) {
+          const std::uint64_t rank = W::broadcast(ranks, (i + k) % kLanes);
+          if (i + k < here) {
+            W::template load_words<kBits>(from + rank * it_.stride, w_.lane(), words[k]);
+          } else {
+            SLUICE_WARP_UNROLL
+            for (unsigned j = 0; j < kBits; ++j) words[k][j] = U(0u);
+          }
+        }
+        if (held + kBatch > Adder::kHeld) {
+          adder.spread(halves);
+          held = 0;
+        }
+        SLUICE_WARP_UNROLL
+        for (std::uint32_t k = 0; k < kBatch; ++k) adder.add(words[k]);
+        held += kBatch;
+      }
+    }
+    adder.spread(halves);
+  }
+
+  // The sums of a group, in order.
+  SLUICE_WARP static void sums_of(const U* halves, unsigned group, U* sums) {
+    SLUICE_WARP_UNROLL
+    for (unsigned j = 0; j < 4; ++j) {
+      const unsigned at = j % 2 * 2 + j / 2;
+      sums[at] = halves[4 * group + j] & 0xffffu;
+      sums[at + 4] = halves[4 * group + j] >> 16;
+    }
+  }
+
+  // Of one lane's sums.
+  SLUICE_WARP U squared_error(std::uint32_t shift, const U* halves) const {
+    const std::uint32_t bits = it_.down_bits;
+    if (shift != 0) {
+      return squares(halves, [&](U sum) { return twice_off<W>(sum, top_, bits, shift); });
+    }
+    // Only what is cut off is lost.
+    const std::int32_t half = std::int32_t{1} << (bits - 1);
+    const std::int32_t plus = half - static_cast<std::int32_t>((top_ + 1) >> 1);
+    const U quarter = squares(halves, [&](U sum) {
+      return W::as_int(sum) + I(plus) - W::clamped(W::as_int(sum), plus, 2 * half - 1);
+    });
+    return quarter << 2;
+  }
+  template <class Off>
+  SLUICE_WARP static U squares(const U* halves, Off off) {
+    U total(0u);
+    SLUICE_WARP_UNROLL
+    for (unsigned g = 0; g < kGroups; ++g) {
+      U sums[kGroup];
+      sums_of(halves, g, sums);
+      SLUICE_WARP_UNROLL
+      for (unsigned j = 0; j < kGroup; ++j) total = total + W::template squared<U>(off(sums[j]));
+    }
+    return total;
+  }
+
+  // sums::best_shift of each lane's grain. The largest shift cuts nothing off; where it is 1, every
+  // sum is off by one.
+  SLUICE_WARP U best_shift(const U* halves) const {
+    const std::uint32_t most = shift_max(top_, it_.down_bits);
+    U best(0u);
+    U least(0u);
+    SLUICE_WARP_NO_UNROLL
+    for (std::uint32_t shift = 0; shift <= most; ++shift) {
+      U error = shift == 1 && most == 1 ? U(kEach) : squared_error(shift, halves);
+      for (std::uint32_t apart = 1; apart < it_.grain / kEach; apart *= 2) {
+        error = error + W::shuffle_xor(error, apart);
+      }
+      const auto better = error < least;
+      best = shift == 0 ? best : W::select(better, U(shift), best);
+      least = shift == 0 ? error : W::select(better, error, least);
+    }
+    return best;
+  }
+
+  SLUICE_WARP void write(std::uint32_t strip, const U* halves) {
+    const std::uint32_t bits = it_.down_bits;
+    const std::uint32_t header = it_.form == SumForm::round ? 1 : 0;
+    const std::uint32_t grains = kStrip / it_.grain;
+    const std::uint32_t grain_size = header + it_.grain / 8 * bits;
+    std::byte* const to = it_.down + std::uint64_t{strip} * grains * grain_size;
+    const U shift = header != 0 ? best_shift(halves) : U(0u);
+    const unsigned log2_each = log2_floor(it_.grain / kEach);  // of the lanes of a grain
+    const U number = w_.lane() >> log2_each;
+    const U within = w_.lane() & ((1u << log2_each) - 1);
+    const U start = number * U(grain_size) + U(W::tile_start(to) / 8);
+    w_.tile_begin();
+    if (header != 0) w_.tile_bytes(start, shift, U(0u), 1, within == U(0u));
+    const U first = start + within * U(kGroups * bits) + U(header);
+    SLUICE_WARP_UNROLL
+    for (unsigned g = 0; g < kGroups; ++g) {
+      U sums[kGroup];
+      sums_of(halves, g, sums);
+      if (header != 0) {
+        SLUICE_WARP_UNROLL
+        for (unsigned j = 0; j < kGroup; ++j) sums[j] = rounded<W>(sums[j], top_, bits, shift);
+      }
+      put_group(w_, first + U(g * bits), bits, sums, typename W::M(true));
+    }
+    w_.tile_write(to, grains * grain_size);
+  }
+
+  W& w_;
+  const Sum& it_;
+  std::uint32_t top_;
+};
+
+}  // namespace sluice::warp

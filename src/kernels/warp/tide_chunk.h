@@ -1,0 +1,102 @@
+// What kernels of tide share: a chunk's inputs, its blocks, and the choice of a body by their size.
+#pragma once
+
+#include "kernels/warp/block.h"
+#include "kernels/warp/tide_numbers.h"
+
+namespace sluice::warp {
+
+// What a worker sends: values, and with them what feedback kept.
+struct TideInput {
+  const void* values = nullptr;
+  const float* residual = nullptr;
+  floats::Format format = floats::Format::f32;
+
+  SLUICE_WARP explicit TideInput(const TideChunk& chunk)
+      : values(chunk.values), residual(chunk.residual), format(chunk.values_format) {}
+
+  // Asks for a whole block's memory ahead of time.
+  template <class W>
+  SLUICE_WARP void prefetch(std::uint32_t first, std::uint32_t block) const {
+    const auto size = static_cast<std::uint32_t>(floats::size_of(format));
+    W::prefetch(static_cast<const std::byte*>(values) + std::size_t{size} * first, size * block);
+    if (residual != nullptr) W::prefetch(residual + first, 4 * block);
+  }
+
+  template <class W, unsigned kLog2>
+  SLUICE_WARP void load(const W& w, const TidePlace& place, typename W::F* x) const {
+    using S = Shape<kLog2>;
+    load_values<W, kLog2>(w, values, format, place.first, place.count, x);
+    if (residual == nullptr) return;
+    typename W::F more[S::kRows];
+    load_floats<W, kLog2>(w, residual + place.first, place.count, more);
+    SLUICE_WARP_UNROLL
+    for (unsigned r = 0; r < S::kRows; ++r) x[r] = x[r] + more[r];
+  }
+};
+
+// Blocks of a chunk, 32 at a time: each lane has fetched one, so that nobody waits for the next.
+template <class W>
+class TideAhead {
+ public:
+  using U = typename W::U;
+
+  // Blocks first, first + step, …, below `end`.
+  SLUICE_WARP void fetch(const W& w, const TideBlock* blocks, std::uint32_t first,
+                         std::uint32_t step, std::uint32_t end) {
+    static_assert(sizeof(TideBlock) == 8);
+    const U number = w.lane() * U(step) + U(first);
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(blocks);
+    low_ = W::load(words, number * U(2u), number < U(end));
+    lanes_ = W::load(words, number * U(2u) + U(1u), number < U(end));
+  }
+  // Of each lane alone, on a device.
+  SLUICE_WARP TideBlock mine() const {
+    return {static_cast<std::uint16_t>(low_), static_cast<std::uint8_t>(low_ >> 16),
+            static_cast<std::uint8_t>(low_ >> 24), lanes_};
+  }
+  SLUICE_WARP TideBlock operator[](std::uint32_t index) const {
+    const std::uint32_t low = W::broadcast(low_, index);
+    return {static_cast<std::uint16_t>(low), static_cast<std::uint8_t>(low >> 16),
+            static_cast<std::uint8_t>(low >> 24), W::broadcast(lanes_, index)};
+  }
+
+ private:
+  U low_;    // code, width and flags
+  U lanes_;  // the first of each
+};
+
+// Calls body.template block<kLog2>(place, number, index) for blocks first, first + step, … of a
+// tile, with their size as a constant. Before every 32 of them it calls body.fetch(number, step,
+// end), and body.prefetch(first, size) of the block that comes next.
+// Blocks are at most 2^kMost large.
+template <unsigned kMost, class Body>
+SLUICE_WARP void dispatch(Body& body, const TidePlace& place, std::uint32_t number,
+                          std::uint32_t index) {
+  if constexpr (kMost >= 4) {
+    if (place.log2_size == kMost) {
+      body.template block<kMost>(place, number, index);
+    } else {
+      dispatch<kMost - 1>(body, place, number, index);
+    }
+  }
+}
+template <unsigned kMost, class Body>
+SLUICE_WARP void for_blocks(Body& body, const TideChunk& chunk, std::uint32_t tile,
+                            std::uint32_t offset, std::uint32_t step) {
+  const std::uint32_t count = chunk.count;
+  const std::uint32_t block = chunk.block;
+  const unsigned log2_block = log2_floor(block);
+  const std::uint32_t blocks = block_count(count, block, log2_block);
+  const std::uint32_t end = blocks - tile < kTideTile ? blocks : tile + kTideTile;
+  const std::uint32_t whole = end < count >> log2_block ? end : count >> log2_block;
+  std::uint32_t index = 0;
+  for (std::uint32_t number = tile + offset; number < end; number += step) {
+    if (index == 0) body.fetch(number, step, end);
+    if (number + step < whole) body.prefetch((number + step) * block, block);
+    dispatch<kMost>(body, place_of(count, block, log2_block, number), number, index);
+    index = (index + 1) % kLanes;
+  }
+}
+
+}  // namespace sluice::warp
