@@ -97,6 +97,8 @@ const char* sluice_codec_spec(const sluice_codec* codec);
 /* SLUICE_INVALID_ARGUMENT: 0 or more than 4096 workers. */
 sluice_code sluice_codec_traits(const sluice_codec* codec, uint32_t workers, sluice_traits* traits);
 
+typedef struct sluice_device sluice_device; /* a GPU: device.h */
+
 /* ---- Options and figures shared by groups and memories ------------------------------------ */
 
 typedef struct sluice_options {
@@ -110,8 +112,9 @@ typedef struct sluice_options {
   double timeout;       /* seconds a group waits for others; 0: 60 */
   uint32_t keep_before; /* 1: sluice_memory_undo_step works, for a copy of feedback's memories */
   uint32_t reserved;    /* 0 */
+  const sluice_device* device; /* of a memory: its buckets lie there (device.h). NULL: host */
 } sluice_options;
-#define SLUICE_OPTIONS_INIT {sizeof(sluice_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define SLUICE_OPTIONS_INIT {sizeof(sluice_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* One parameter's gradient. The id survives bucket rebuilds and restarts and is the same on every
  * rank; two tensors of a group or memory have different ids. At most 2^40 coordinates. */
@@ -279,9 +282,11 @@ typedef struct sluice_order {
   uint32_t probe;  /* number of the probe, from 1, the same on every rank; 0: none. Some blocks of
                       256 coordinates then also travel exactly, to measure the error: of every
                       tensor one of 32, at least one; they take turns by the number */
+  uint32_t on_device; /* 1: entries are on the memory's device (device.h); no digest, no probe */
+  uint32_t format;    /* of what lies there: 0 float32, 1 bfloat16, 2 IEEE half */
+  void* ready; /* a cudaEvent_t after which gradients are there; lives until they are. NULL: none */
 } sluice_order;
-/* No digest, no probe. */
-#define SLUICE_ORDER_INIT {sizeof(sluice_order), 0, 0, 0, 0}
+#define SLUICE_ORDER_INIT {sizeof(sluice_order), 0, 0, 0, 0, 0, 0, 0} /* no digest, no probe */
 
 /* Of a bucket that is finished. */
 typedef struct sluice_report {
@@ -445,8 +450,9 @@ typedef struct sluice_event {
   uint64_t infinite;
   const sluice_probe* probes; /* … and what its probe found; until this port is served again */
   size_t probe_count;
+  size_t port; /* whose stream has written the means of a bucket on a device */
 } sluice_event;
-#define SLUICE_EVENT_INIT {sizeof(sluice_event), 0, 0, 0, 0, 0, 0}
+#define SLUICE_EVENT_INIT {sizeof(sluice_event), 0, 0, 0, 0, 0, 0, 0}
 
 /* Runs waves on a port, by its place in the queue, until there is an event; blocks. Codes as of
  * sluice_port_run, SLUICE_OUT_OF_MEMORY too: the queue is dead then, and who serves another port

@@ -178,7 +178,17 @@ Checked<floats::Format> half_from(const char* format) {
 
 Checked<BucketOrder> order_from(const sluice_order* order) {
   SLUICE_TRY_ASSIGN(const sluice_order known, read_sized("order", order));
-  return BucketOrder{known.step, known.number, known.digest != 0, known.probe};
+  if (known.on_device > 1 || known.format > 2) {
+    return invalid(fmt::format("order.on_device is {} and format {}; accepted: 0 or 1, and 0 to 2",
+                               known.on_device, known.format));
+  }
+  return BucketOrder{.step = known.step,
+                     .number = known.number,
+                     .digest = known.digest != 0,
+                     .probe = known.probe,
+                     .on_device = known.on_device != 0,
+                     .format = static_cast<floats::Format>(known.format),
+                     .ready = known.ready};
 }
 
 Checked<std::vector<Tensor>> tensors_from(const sluice_tensor* tensors, std::size_t count) {

@@ -21,16 +21,23 @@
 #include "abi/sized.h"
 #include "base/result.h"
 #include "catalog/codecs.h"
+#include "device/device_memory.h"
 #include "group/bucket.h"
 #include "group/group.h"
 #include "group/group_options.h"
 #include "group/memory.h"
 #include "kernels/floats/floats.h"
 
+// Its handles share it with memories.
+struct sluice_device {
+  std::shared_ptr<const sluice::device::Accelerator> on;
+};
+
 namespace sluice::abi {
 
 // A worker's memory with all that it uses.
 struct WorkerHandle {
+  std::shared_ptr<const device::Accelerator> device;  // shared with its handle; null: the host
   std::unique_ptr<Memory> memory;
   std::atomic<std::uint32_t> busy = 0;  // buckets and exchanges: what may not lose the memory
 };

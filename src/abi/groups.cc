@@ -140,6 +140,9 @@ sluice_code sluice_group_make(sluice_world* world, const sluice_codec* codec,
     SLUICE_TRY(check_pointers({{world, "world"}, {codec, "codec"}, {group, "group"}}));
     SLUICE_TRY_ASSIGN(const auto known, sluice::abi::read_sized("options", options));
     SLUICE_TRY_ASSIGN(auto parsed, sluice::abi::options_from(known));
+    if (known.device != nullptr) {
+      return invalid("options.device of a group; accepted: NULL, devices are of memories");
+    }
     if (known.window == 0) parsed.window = world->window;
     SLUICE_TRY(check_rank(*world, parsed));
     SLUICE_TRY_ASSIGN(const auto listed, sluice::abi::tensors_from(tensors, tensor_count));

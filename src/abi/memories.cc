@@ -66,9 +66,13 @@ sluice_code sluice_memory_make(const sluice_options* options, sluice_memory** me
                       "groups",
                       known.window, known.timeout));
     }
-    SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::options_from(known));
+    SLUICE_TRY_ASSIGN(auto parsed, sluice::abi::options_from(known));
     auto made = std::make_unique<sluice_memory>();
     made->worker = std::make_shared<sluice::abi::WorkerHandle>();
+    if (known.device != nullptr) {
+      made->worker->device = known.device->on;
+      parsed.accelerator = known.device->on.get();
+    }
     SLUICE_TRY_ASSIGN(made->worker->memory, sluice::Memory::make(parsed));
     *memory = made.release();
     return Nothing{};
@@ -134,6 +138,7 @@ sluice_code sluice_memory_kept(sluice_memory* memory, uint32_t tensor, uint32_t 
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}, {values, "values"}, {count, "count"}}));
     SLUICE_TRY(check_tensor(*memory->worker, tensor));
+    SLUICE_TRY(memory->worker->memory->fetch());
     const auto memories = memory->worker->memory->memories(tensor);
     const auto kept = which < memories.size() ? memories[which] : std::span<float>{};
     *values = kept.empty() ? nullptr : kept.data();
@@ -175,6 +180,7 @@ sluice_code sluice_memory_save(const sluice_memory* memory, void* bytes, size_t 
                                size_t* size) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}, {size, "size"}}));
+    if (bytes != nullptr) SLUICE_TRY(memory->worker->memory->fetch());
     return sluice::abi::write_saved(*memory->worker->memory, bytes, capacity, size);
   });
 }
@@ -191,7 +197,10 @@ sluice_code sluice_memory_load(sluice_memory* memory, const sluice_saved* saved,
                                  grows, of.tensors().size()));
     }
     const sluice::FloatEnvironment environment;
-    return of.load(states, {.first = first, .grows = grows == 1});
+    // What was there before the states that are loaded stays, too.
+    SLUICE_TRY(of.fetch());
+    SLUICE_TRY(of.load(states, {.first = first, .grows = grows == 1}));
+    return of.show();
   });
 }
 

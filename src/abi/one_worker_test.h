@@ -42,7 +42,7 @@ class OneWorker : public ::testing::Test {
 
   [[nodiscard]] sluice_entry entry() { return {0, kCount, gradient_.data(), mean_.data()}; }
   [[nodiscard]] sluice_code attempt(const sluice_entry& entry, std::uint64_t step) {
-    const sluice_order order{sizeof(sluice_order), step, step, 1, probe_};
+    const sluice_order order{sizeof(sluice_order), step, step, 1, probe_, 0, 0, nullptr};
     return sluice_port_run(port_, &order, &entry, 1);
   }
   void run(std::uint64_t step) { run(entry(), step); }

@@ -58,6 +58,35 @@ PortEnd::PortEnd(std::shared_ptr<WorkerHandle> of, std::unique_ptr<stream::Port>
       bucket_(*worker_->memory),
       driver_(*worker_->memory, *stream_, window) {}
 
+PortEnd::PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls,
+                 device::Stream stream, bool carries, std::chrono::nanoseconds timeout)
+    : worker_(std::move(of)),
+      collectives_(std::make_unique<CallersCollectives>(calls)),
+      bench_(std::make_unique<device::Bench>(*worker_->device, stream)),
+      fused_(std::make_unique<FusedPort>(worker_->memory->options().rank,
+                                         worker_->memory->options().workers, *collectives_)),
+      timeout_(timeout),
+      carries_device_(carries),
+      bucket_(*worker_->memory),
+      driver_(*worker_->memory, *fused_, 0, Place{bench_.get(), !carries}) {
+  if (carries) fused_->use_device(*bench_);
+}
+
+// What the tensors in order, as framework's buckets go through them, need at the worst place.
+Verdict PortEnd::reserve(std::uint64_t coordinates) {
+  SLUICE_TRY_ASSIGN(const std::size_t table_bytes, driver_.reserve_waves(coordinates));
+  // Codes and sums of five bits or so; what needs more takes it in its first step.
+  const auto room = static_cast<std::size_t>(coordinates + coordinates / 2);
+  const Status reserved = bench_->reserve(table_bytes, room, !carries_device_);
+  if (!reserved) return Problem{reserved.error().code, reserved.error().what};
+  return Nothing{};
+}
+
+sluice_device_counts PortEnd::device_counts() const {
+  const std::lock_guard lock(noting_);
+  return noted_device_;
+}
+
 Problem problem_of(const Driver& driver, const Error& error) {
   const std::string& cause = driver.explain();
   return {error.code, cause.empty() ? std::string(error.what) : cause};
@@ -119,6 +148,10 @@ void PortEnd::note() {
   now.network_seconds = std::max(0.0, stats.carrier_seconds - now.combine_seconds);
   const std::lock_guard lock(noting_);
   noted_ = now;
+  if (bench_ == nullptr) return;
+  const device::Counters& counters = bench_->counters();
+  noted_device_ = {sizeof(sluice_device_counts), counters.waves,          counters.launches,
+                   counters.launches_most,       counters.uploaded_bytes, counters.grown};
 }
 
 sluice_traffic PortEnd::traffic() const {

@@ -12,6 +12,7 @@
 #include "abi/edge.h"
 #include "carrier/fused_port.h"
 #include "carrier/stream/stream_port.h"
+#include "device/bench.h"
 #include "group/driver.h"
 
 namespace sluice::abi {
@@ -37,6 +38,9 @@ class PortEnd {
   // each bucket or wave.
   PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls,
           std::chrono::nanoseconds timeout);
+  // The same for buckets on the worker's device. `carries`: the collectives move its bytes.
+  PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls, device::Stream stream,
+          bool carries, std::chrono::nanoseconds timeout);
   PortEnd(std::shared_ptr<WorkerHandle> of, std::unique_ptr<stream::Port> opened,
           std::uint32_t window, std::chrono::nanoseconds timeout);
 
@@ -56,6 +60,15 @@ class PortEnd {
   [[nodiscard]] const sluice_report& report() const { return report_; }
   [[nodiscard]] std::span<const sluice_probe> probes() const { return probes_; }
 
+  // Takes memory for so many coordinates in flight; may throw bad_alloc.
+  Verdict reserve(std::uint64_t coordinates);
+  // From any thread: nothing more is decoded on the device. Does nothing without one.
+  Status stop() { return bench_ == nullptr ? ok() : bench_->stop(); }
+  // Whether bytes travel from device to device.
+  [[nodiscard]] bool carries_device() const { return carries_device_; }
+  // As of the last note().
+  [[nodiscard]] sluice_device_counts device_counts() const;
+
   // Takes down what the end has moved. For the thread that serves it.
   void note();
   // What it has moved, as of the last note().
@@ -64,15 +77,18 @@ class PortEnd {
  private:
   std::shared_ptr<WorkerHandle> worker_;
   std::unique_ptr<CallersCollectives> collectives_;
+  std::unique_ptr<device::Bench> bench_;
   std::unique_ptr<FusedPort> fused_;
   std::unique_ptr<stream::Port> stream_;
   std::chrono::nanoseconds timeout_;
+  bool carries_device_ = false;
   Bucket bucket_;
   Driver driver_;
   sluice_report report_ = SLUICE_REPORT_INIT;
   std::vector<sluice_probe> probes_;
   mutable std::mutex noting_;
   sluice_traffic noted_ = SLUICE_TRAFFIC_INIT;
+  sluice_device_counts noted_device_ = SLUICE_DEVICE_COUNTS_INIT;
 };
 
 // A driver's error with the words of explain(), where it has some.

@@ -66,6 +66,8 @@ sluice::Checked<std::chrono::nanoseconds> timeout_from(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
+constexpr std::uint64_t kWaveMax = std::uint64_t{1} << 32;
+
 Verdict check_calls(const sluice_collectives& calls) {
   const std::array<std::pair<bool, const char*>, 4> given{{{calls.reserve != nullptr, "reserve"},
                                                            {calls.start != nullptr, "start"},
@@ -133,6 +135,47 @@ sluice_code sluice_port_over(sluice_memory* memory, const sluice_collectives* co
     auto end = std::make_shared<PortEnd>(memory->worker, calls, longest);
     *port = std::make_unique<sluice_port>(std::move(end)).release();
     return Nothing{};
+  });
+}
+
+sluice_code sluice_port_over_device(sluice_memory* memory, const sluice_collectives* collectives,
+                                    void* stream, uint32_t carries_device, uint64_t wave,
+                                    double timeout, sluice_port** port) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{memory, "memory"}, {port, "port"}}));
+    SLUICE_TRY_ASSIGN(const auto calls, sluice::abi::read_sized("collectives", collectives));
+    SLUICE_TRY(check_calls(calls));
+    SLUICE_TRY_ASSIGN(const auto longest, timeout_from(timeout));
+    if (memory->worker->device == nullptr) {
+      return invalid("the memory has no device; accepted: one made with options.device");
+    }
+    if (carries_device > 1) {
+      return invalid(fmt::format("carries_device is {}; accepted: 0 or 1", carries_device));
+    }
+    if (wave < 1 || wave > kWaveMax) {
+      return invalid(fmt::format("wave is {}; accepted: 1 to 2^32", wave));
+    }
+    auto end =
+        std::make_shared<PortEnd>(memory->worker, calls, stream, carries_device == 1, longest);
+    SLUICE_TRY(end->reserve(wave));
+    *port = std::make_unique<sluice_port>(std::move(end)).release();
+    return Nothing{};
+  });
+}
+
+sluice_code sluice_port_stop(sluice_port* port) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{port, "port"}}));
+    const sluice::Status stopped = port->end->stop();
+    if (!stopped) return sluice::Problem{stopped.error().code, stopped.error().what};
+    return Nothing{};
+  });
+}
+
+sluice_code sluice_port_device_counts(const sluice_port* port, sluice_device_counts* counts) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{port, "port"}}));
+    return sluice::abi::write_sized("counts", port->end->device_counts(), counts);
   });
 }
 

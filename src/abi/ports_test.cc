@@ -93,7 +93,7 @@ TEST_F(Ports, AverageBucketsAlikeOnAllWorkers) {
     sluice_traffic joining = SLUICE_TRAFFIC_INIT;
     sluice_port_traffic(port, &joining);
     for (std::uint64_t number = 0; number < 2; ++number) {
-      const sluice_order order{sizeof(sluice_order), 0, number, 1, 0};
+      const sluice_order order{sizeof(sluice_order), 0, number, 1, 0, 0, 0, nullptr};
       const sluice_entry entry{0, kCount, gradients_[rank].data(), means_[rank].data()};
       ASSERT_EQ(sluice_port_run(port, &order, &entry, 1), SLUICE_OK) << sluice_last_error();
     }
@@ -126,7 +126,7 @@ TEST_F(Ports, TwoOfThemServeAQueue) {
           << sluice_last_error();
     }
     ASSERT_EQ(sluice_queue_make(ports.data(), kPorts, 8192, &queue), SLUICE_OK);
-    const sluice_order order{sizeof(sluice_order), 0, 0, 1, 0};
+    const sluice_order order{sizeof(sluice_order), 0, 0, 1, 0, 0, 0, nullptr};
     const sluice_entry entry{0, kCount, gradients_[rank].data(), means_[rank].data()};
     std::uint64_t number = 7;
     ASSERT_EQ(sluice_queue_put(queue, &order, &entry, 1, &number), SLUICE_OK)

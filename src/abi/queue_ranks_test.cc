@@ -111,7 +111,7 @@ class Rank {
       means[i].assign(means[i].size(), 0.0f);
       entries.push_back({i, means[i].size(), gradients[i].data(), means[i].data()});
     }
-    const sluice_order order{sizeof(sluice_order), step, 0, 1, 0};
+    const sluice_order order{sizeof(sluice_order), step, 0, 1, 0, 0, 0, nullptr};
     std::uint64_t number = 0;
     ASSERT_EQ(sluice_queue_put(queue, &order, entries.data(), entries.size(), &number), SLUICE_OK)
         << sluice_last_error();
@@ -145,7 +145,7 @@ class Rank {
   // Both ranks average their numbers, by a bucket of its own.
   void take_turn(std::size_t port, std::uint64_t number) {
     std::vector<float> values(count_of(kOfTurns), static_cast<float>(number + rank_));
-    const sluice_order order{sizeof(sluice_order), 0, number, 0, 0};
+    const sluice_order order{sizeof(sluice_order), 0, number, 0, 0, 0, 0, nullptr};
     const sluice_entry entry{kTensors, values.size(), values.data(), values.data()};
     ASSERT_EQ(sluice_port_run(ports[port], &order, &entry, 1), SLUICE_OK) << sluice_last_error();
     ASSERT_EQ(values, std::vector<float>(values.size(), static_cast<float>(number) + 0.5f));

@@ -6,6 +6,7 @@
 
 #include "abi/edge.h"
 #include "abi/port_handle.h"
+#include "group/relay.h"
 #include "group/track.h"
 #include "group/waves.h"
 
@@ -56,6 +57,7 @@ struct sluice_queue {
   std::atomic<std::uint32_t> unfinished = 0;          // buckets
   Waves waves;
   std::deque<Served> served;
+  std::unique_ptr<sluice::Relay> relay;  // of sluice_queue_serve_all
 };
 
 namespace {
@@ -141,6 +143,25 @@ void show(sluice_queue& queue, sluice_queue::Served& served, const Track::Event&
   shown.probe_count = served.probes.size();
 }
 
+// One relay for all ports, which all move bytes of devices.
+Verdict check_relay(sluice_queue& queue) {
+  std::vector<sluice::Relay::End> ends;
+  for (auto& one : queue.served) {
+    if (one.end->driver().is_dead()) {
+      queue.waves.fail();
+      return Problem{Code::unavailable, "queue: it failed before; accepted: another queue"};
+    }
+    if (!one.end->carries_device()) {
+      return invalid("a port that does not carry device bytes; accepted: sluice_queue_serve");
+    }
+    ends.push_back({&one.end->driver(), one.end->fused()});
+  }
+  if (queue.relay == nullptr) {
+    queue.relay = std::make_unique<sluice::Relay>(queue.waves, std::move(ends));
+  }
+  return Nothing{};
+}
+
 }  // namespace
 
 extern "C" {
@@ -214,6 +235,27 @@ sluice_code sluice_queue_serve(sluice_queue* queue, size_t port, sluice_event* e
     if (!told) return sluice::abi::fatal(sluice::abi::problem_of(driver, told.error()));
     sluice_event shown = SLUICE_EVENT_INIT;
     show(*queue, served, *told, shown);
+    shown.port = port;
+    return sluice::abi::write_sized("event", shown, event);
+  });
+}
+
+sluice_code sluice_queue_serve_all(sluice_queue* queue, sluice_event* event) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{queue, "queue"}}));
+    SLUICE_TRY(sluice::abi::check_sized("event", event));
+    SLUICE_TRY(check_relay(*queue));
+    auto told = queue->relay->serve(queue->served[0].end->timeout());
+    for (auto& one : queue->served) one.end->note();
+    if (!told) {
+      const auto& failed = queue->served[queue->relay->failed()].end;
+      const Problem problem = sluice::abi::problem_of(failed->driver(), told.error());
+      for (auto& one : queue->served) one.end->driver().give_up();
+      return sluice::abi::fatal(problem);
+    }
+    sluice_event shown = SLUICE_EVENT_INIT;
+    show(*queue, queue->served[told->end], told->event, shown);
+    shown.port = told->end;
     return sluice::abi::write_sized("event", shown, event);
   });
 }

@@ -7,6 +7,7 @@
 // `name` is the argument's.
 #pragma once
 
+#include <sluice/device.h>
 #include <sluice/sluice.h>
 
 #include <algorithm>
@@ -47,11 +48,25 @@ template <>
 inline constexpr std::size_t kFirstSize<sluice_event> = offsetof(sluice_event, probe_count) +
                                                         sizeof(sluice_event::probe_count);
 
+template <>
+inline constexpr std::size_t kFirstSize<sluice_device_counts> = offsetof(sluice_device_counts,
+                                                                         grown) +
+                                                                sizeof(sluice_device_counts::grown);
+
 // Where each struct's last member ends. A struct that grows says it here. There may be no bytes
 // behind the last member: the member that comes next would start in them, and callers of the
 // version before have left anything there.
 template <class T>
 inline constexpr std::size_t kUsedSize = kFirstSize<T>;
+template <>
+inline constexpr std::size_t kUsedSize<sluice_options> = offsetof(sluice_options, device) +
+                                                         sizeof(sluice_options::device);
+template <>
+inline constexpr std::size_t kUsedSize<sluice_order> = offsetof(sluice_order, ready) +
+                                                       sizeof(sluice_order::ready);
+template <>
+inline constexpr std::size_t kUsedSize<sluice_event> = offsetof(sluice_event, port) +
+                                                       sizeof(sluice_event::port);
 
 // No struct of any version is larger: a size beyond was never set.
 inline constexpr std::size_t kStructSizeMax = 4096;
@@ -61,7 +76,8 @@ inline constexpr bool kIsSized = kFirstSize<T> != 0 && kFirstSize<T> <= sizeof(T
                                  (kUsedSize<T> == sizeof(T)) && sizeof(T) <= kStructSizeMax;
 static_assert(kIsSized<sluice_options> && kIsSized<sluice_traits> && kIsSized<sluice_stats> &&
                   kIsSized<sluice_order> && kIsSized<sluice_report> && kIsSized<sluice_traffic> &&
-                  kIsSized<sluice_collectives> && kIsSized<sluice_event>,
+                  kIsSized<sluice_collectives> && kIsSized<sluice_event> &&
+                  kIsSized<sluice_device_counts>,
               "a struct ends with its last member, and kUsedSize says with which");
 
 // Whether the caller's size can be that of some version: `first` bytes to kStructSizeMax.

@@ -17,8 +17,20 @@ namespace sluice {
 
 class Collectives {
  public:
-  enum class Buffer : std::uint8_t { send, received, answer, gathered };
-  static constexpr std::size_t kBuffers = 4;
+  // The last four lie on the device of the port's bench, where the port has one. Collectives from
+  // and to these follow the bench's stream: what was submitted before is done first, and the bytes
+  // are there for what is submitted once the collective is `done`.
+  enum class Buffer : std::uint8_t {
+    send,
+    received,
+    answer,
+    gathered,
+    device_send,
+    device_received,
+    device_answer,
+    device_gathered
+  };
+  static constexpr std::size_t kBuffers = 8;
   enum class Kind : std::uint8_t {
     all_to_all = 1,  // send_sizes[r] bytes to rank r, receive_sizes[r] from it, back to back
     all_gather = 2,  // `count` bytes of every rank, in order of rank

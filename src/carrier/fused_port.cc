@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/stopwatch.h"
+#include "device/bench.h"
 
 namespace sluice {
 namespace {
@@ -44,17 +45,32 @@ FusedPort::FusedPort(std::uint32_t rank, std::uint32_t workers, Collectives& col
       receive_sizes_(workers),
       answer_sizes_(workers) {}
 
-Status FusedPort::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
-  return fusion_.post(ticket, place, leg);
+void FusedPort::use_device(device::Bench& bench) {
+  bench_ = &bench;
+  device_ = std::make_unique<Fusion>(rank_, workers_);
+  device_->use_device(bench);
 }
 
+Status FusedPort::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
+  return place.on_device() && device_ != nullptr ? device_->post(ticket, place, leg)
+                                                 : fusion_.post(ticket, place, leg);
+}
+
+// An exchange has one leg at a time, on one side or the other.
 Result<std::span<const Answer>> FusedPort::take(const Ticket& ticket) {
-  return fusion_.take(ticket);
+  if (device_ == nullptr || fusion_.knows(ticket)) return fusion_.take(ticket);
+  return device_->take(ticket);
 }
 
 Result<bool> FusedPort::flush() {
+  if (is_held()) return false;
   if (stage_ == Stage::none) {
-    if (!fusion_.empty()) SLUICE_TRY(begin());
+    const bool has_device = device_ != nullptr && !device_->empty();
+    if (leads_ || !fusion_.empty()) {
+      SLUICE_TRY(begin());
+    } else if (has_device) {
+      SLUICE_TRY(begin_on_device());
+    }
     return false;
   }
   SLUICE_TRY_ASSIGN(const bool done, collectives_.test());
@@ -65,7 +81,7 @@ Result<bool> FusedPort::flush() {
 Status FusedPort::wait(std::chrono::nanoseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   if (stage_ == Stage::none) return Error{Code::invalid_argument, 0, "fused: nothing is sent"};
-  while (stage_ != Stage::none) {
+  while (stage_ != Stage::none && !is_held()) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) return Error{Code::timeout, 0, "a collective timed out"};
     SLUICE_TRY(collectives_.wait(left));
@@ -74,13 +90,23 @@ Status FusedPort::wait(std::chrono::nanoseconds timeout) {
   return ok();
 }
 
+Status FusedPort::hear_host(std::chrono::nanoseconds timeout) {
+  if (stage_ == Stage::none || on_device_) return ok();
+  SLUICE_TRY(collectives_.wait(timeout));
+  return go_on();
+}
+
 void FusedPort::abandon() {
   fusion_.abandon();
+  if (device_ != nullptr) device_->abandon();
   stage_ = Stage::none;
 }
 
 std::string FusedPort::explain(const Ticket& ticket) {
-  return liar_ ? fmt::format("that is rank {}", *liar_) : fusion_.explain(ticket);
+  if (liar_) return fmt::format("that is rank {}", *liar_);
+  if (!on_device_) return fusion_.explain(ticket);
+  device_->read_headers();
+  return device_->explain(ticket);
 }
 
 Error FusedPort::lied(std::size_t rank, const char* what) {
@@ -99,9 +125,10 @@ Result<std::span<std::byte>> FusedPort::room(Buffer buffer, std::size_t size) {
 
 Status FusedPort::start(Stage stage, const Call& call) {
   Call named = call;
-  named.topic = fusion_.topic();
+  named.topic = on_device_ ? device_->topic() : fusion_.topic();
   count(call);
   stage_ = stage;
+  if (starts_left_ != kFree && starts_left_ != 0) --starts_left_;
   return collectives_.start(named);
 }
 
@@ -127,6 +154,7 @@ void FusedPort::count(const Call& call) {
 // --- one leg of the exchanges ---
 
 Status FusedPort::begin() {
+  on_device_ = leads_ = false;
   SLUICE_TRY(fusion_.seal(readiness_ == nullptr ? 0 : readiness_->ready()));
   if (fusion_.native() != Fusion::Native::none) return start_lanes();
   if (!fusion_.receives_vary()) return start_shards(fusion_.receive_sizes());
@@ -135,6 +163,36 @@ Status FusedPort::begin() {
   const auto sizes = fusion_.send_sizes();
   for (std::size_t rank = 0; rank < workers_; ++rank) store_le(send_, kSize * rank, sizes[rank]);
   return start(Stage::sizes, {.send_sizes = eights_, .receive_sizes = eights_, .is_small = true});
+}
+
+// All sizes are fixed there. What is recorded goes before what is sent.
+Status FusedPort::begin_on_device() {
+  on_device_ = true;
+  SLUICE_TRY(device_->seal());
+  const auto send_sizes = device_->send_sizes();
+  const auto receive_sizes = device_->receive_sizes();
+  SLUICE_TRY_ASSIGN(send_, room(Buffer::device_send, sum_of(send_sizes)));
+  SLUICE_TRY_ASSIGN(received_, room(Buffer::device_received, sum_of(receive_sizes)));
+  device_->pack_on_device(send_);
+  SLUICE_TRY(bench_->submit());
+  return start(Stage::shards, {.from = Buffer::device_send,
+                               .to = Buffer::device_received,
+                               .send_sizes = send_sizes,
+                               .receive_sizes = receive_sizes});
+}
+
+Status FusedPort::combine_on_device() {
+  const auto sizes = device_->answer_sizes();
+  stride_ = std::max<std::uint64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
+  SLUICE_TRY_ASSIGN(answer_, room(Buffer::device_answer, stride_));
+  SLUICE_TRY_ASSIGN(gathered_, room(Buffer::device_gathered, stride_ * workers_));
+  device_->answer_into(answer_);
+  SLUICE_TRY(device_->combine_on_device(received_));
+  SLUICE_TRY(bench_->submit());
+  return start(Stage::answers, {.kind = Kind::all_gather,
+                                .from = Buffer::device_answer,
+                                .to = Buffer::device_gathered,
+                                .count = stride_});
 }
 
 // Somebody else's numbers: no more than a rank may send.
@@ -221,10 +279,12 @@ Status FusedPort::go_on() {
     case Stage::lanes: return take_lanes();
     case Stage::answer_sizes: return take_answer_sizes();
     case Stage::answers:
+      if (on_device_) return device_->spread_on_device(gathered_, stride_);
       SLUICE_TRY(fusion_.spread(gathered_, stride_, answer_sizes_, Fusion::Gathered::stays));
       return hear(true);
     case Stage::shards: break;
   }
+  if (on_device_) return combine_on_device();
   SLUICE_TRY(combine());
   SLUICE_TRY(hear(!fusion_.whole()));
   if (fusion_.whole()) return fusion_.spread_own();

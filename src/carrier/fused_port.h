@@ -4,6 +4,10 @@
 //   flush()       seals what is posted and starts its first collective
 //   wait()        until every exchange has its answers
 //
+// With a bench, legs whose bytes lie on its device travel as they are, from device to device. Legs
+// of the host go first: a wave is led by one, be it empty, in which ranks tell each other what they
+// have. It is one collective.
+//
 // What is in flight at a flush() must be the same on all ranks. group/waves.h sees to it. Ranks
 // that disagree get Code::mismatch. A port belongs to one thread at a time. After an error of
 // flush() or wait() it is of no use: abandon() it.
@@ -12,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,6 +53,18 @@ class FusedPort final : public Carrier {
   // 1 to kWorkersMax workers. Collectives and readiness, if any, outlive the port.
   FusedPort(std::uint32_t rank, std::uint32_t workers, Collectives& collectives,
             Readiness* readiness = nullptr);
+  // Before the first post(): bytes may lie on this bench's device, too. It outlives the port.
+  void use_device(device::Bench& bench);
+  // The next flush() leads a wave: with a bench it sends a leg of the host first.
+  void lead() { leads_ = device_ != nullptr; }
+
+  // How many collectives it may start; held, flush() and wait() do nothing. Then several ports can
+  // start theirs in an order that somebody else knows.
+  static constexpr std::uint32_t kFree = 0xffffffff;
+  void allow(std::uint32_t starts) { starts_left_ = starts; }
+  [[nodiscard]] bool is_held() const override { return starts_left_ == 0; }
+  // Blocks until the leg of the host that is on its way, if one is, has come.
+  Status hear_host(std::chrono::nanoseconds timeout);
 
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> leg) override;
   Result<std::span<const Answer>> take(const Ticket& ticket) override;
@@ -75,6 +92,8 @@ class FusedPort final : public Carrier {
   };
 
   Status begin();
+  Status begin_on_device();
+  Status combine_on_device();
   Status start(Stage stage, const Collectives::Call& call);
   Status start_shards(std::span<const std::uint64_t> receive_sizes);
   Status start_lanes();
@@ -95,6 +114,11 @@ class FusedPort final : public Carrier {
   Collectives& collectives_;
   Readiness* readiness_;
   Fusion fusion_;
+  device::Bench* bench_ = nullptr;
+  std::unique_ptr<Fusion> device_;  // legs on the bench's device
+  bool on_device_ = false;          // the leg on its way is one
+  bool leads_ = false;
+  std::uint32_t starts_left_ = kFree;
   Stage stage_ = Stage::none;
   std::optional<std::uint32_t> liar_;  // a rank whose sizes cannot be
   FusedTraffic traffic_;

@@ -47,7 +47,9 @@ Fusion::Entry* Fusion::find(std::vector<Entry>& entries, std::uint64_t sequence)
 }
 
 Status Fusion::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
-  if (place.device) return Error{Code::unavailable, 0, "fusion: device memory is not supported"};
+  if (place.bench != bench_) {
+    return Error{Code::unavailable, 0, "fusion: bytes on a device that it does not reach"};
+  }
   if (leg.empty() || leg.size() > kLegRoundsMax) {
     return invalid("fusion: a leg has 1 to 32 rounds");
   }
@@ -78,6 +80,11 @@ Result<std::span<const Answer>> Fusion::take(const Ticket& ticket) {
   entry->taken = true;
   if (error_.code != Code::ok) return error_;
   return std::span<const Answer>(answers_).subspan(entry->first, entry->count);
+}
+
+bool Fusion::knows(const Ticket& ticket) {
+  const Entry* const entry = find(sealed_, ticket.sequence);
+  return (entry != nullptr && !entry->taken) || find(posted_, ticket.sequence) != nullptr;
 }
 
 Status Fusion::wait(std::chrono::nanoseconds /*timeout*/) {
@@ -182,6 +189,9 @@ Status Fusion::check_rounds() const {
   for (const Round& round : rounds_) {
     SLUICE_TRY(check(round.what, workers_));
     if (round.what.count == 0) return invalid("fusion: a round of zero lanes");
+    if (bench_ != nullptr && !is_for_devices(round.what)) {
+      return invalid("fusion: a reduction that a device does not know");
+    }
     if (const Status checked = check_up(round.what, round.up); !checked) {
       return malformed(rank_, checked.error().what);
     }
@@ -232,23 +242,23 @@ void Fusion::measure() {
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
     std::uint64_t send = kHeader;
     std::uint64_t receive = kHeader;
-    std::uint64_t answer = kAnswerHeader;
+    std::uint64_t answer = round_up(kAnswerHeader, pad_);
     for (const Segment& segment : shards_.of(rank)) {
       const bool list = is_list(segment.what.op);
       const bool fixed = is_down_size_fixed(segment.what);
-      send += list ? kSize + rounds_[segment.round].up.size() : segment.up_size;
-      receive += (list ? kSize : 0) + segment.up_size;
-      answer += (fixed ? 0 : kSize) + segment.down_size;
+      send += list ? kSize + rounds_[segment.round].up.size() : round_up(segment.up_size, pad_);
+      receive += (list ? kSize : 0) + round_up(segment.up_size, pad_);
+      answer += (fixed ? 0 : kSize) + round_up(segment.down_size, pad_);
       receives_vary_ = receives_vary_ || list;
       answers_vary_ = answers_vary_ || !fixed;
-      if (rank == rank_) grow(scratch_, scratch_size(segment.what));
+      if (rank == rank_ && bench_ == nullptr) grow(scratch_, scratch_size(segment.what));
     }
     send_sizes_[rank] = send;
     answer_sizes_[rank] = answer;
     if (rank == rank_) std::fill(receive_sizes_.begin(), receive_sizes_.end(), receive);
   }
   answer_size_ = 0;
-  native_ = whole_ ? Native::none : choose_native();
+  native_ = whole_ || bench_ != nullptr ? Native::none : choose_native();
 }
 
 // --- all-to-all, combine, all-gather ---
@@ -259,21 +269,25 @@ bool Fusion::receives_vary() const { return receives_vary_; }
 std::span<const std::uint64_t> Fusion::answer_sizes() const { return answer_sizes_; }
 bool Fusion::answers_vary() const { return answers_vary_; }
 
+void Fusion::write_header(std::span<std::byte> header) const {
+  store_le(header, 0, claim_.digest);
+  store_le(header, 8, claim_.sequence);
+  store_le(header, 16, rank_);
+  store_le(header, 20, kMagic);
+  store_le(header, 24, claim_.step);
+  store_le(header, 32, claim_.bucket);
+  store_le(header, 40, claim_.codec);
+  store_le(header, 44, claim_.seed);
+  store_le(header, 48, claim_.tensors);
+  store_le(header, 52, claim_.exchanges);
+  store_le(header, 56, ready_);
+}
+
 void Fusion::pack(std::span<std::byte> send) const {
   SLUICE_ASSERT(phase_ == Phase::sealed);
   for (std::uint32_t rank = 0; rank < workers_; ++rank) {
     SLUICE_ASSERT(send.size() >= send_sizes_[rank]);
-    store_le(send, 0, claim_.digest);
-    store_le(send, 8, claim_.sequence);
-    store_le(send, 16, rank_);
-    store_le(send, 20, kMagic);
-    store_le(send, 24, claim_.step);
-    store_le(send, 32, claim_.bucket);
-    store_le(send, 40, claim_.codec);
-    store_le(send, 44, claim_.seed);
-    store_le(send, 48, claim_.tensors);
-    store_le(send, 52, claim_.exchanges);
-    store_le(send, 56, ready_);
+    write_header(send);
     send = send.subspan(kHeader);
     for (const Segment& segment : shards_.of(rank)) {
       const auto up = rounds_[segment.round].up;

@@ -39,6 +39,7 @@
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "carrier/shards.h"
+#include "device/device_memory.h"
 #include "round/carrier.h"
 #include "round/combine.h"
 
@@ -63,6 +64,8 @@ class Fusion final : public Carrier {
   void abandon() override;
   std::string explain(const Ticket& ticket) override;
 
+  // Whether an exchange has a leg here whose answers it has not taken.
+  [[nodiscard]] bool knows(const Ticket& ticket);
   // Whether nothing has been posted since the last spread.
   [[nodiscard]] bool empty() const;
   // Once the leg before has its answers. A leg without rounds is a leg too: its messages have
@@ -120,6 +123,20 @@ class Fusion final : public Carrier {
   Status spread(std::span<const std::span<const std::byte>> answers,
                 Gathered memory = Gathered::passes);
 
+  // --- the same on a device ---
+
+  // From now on bytes of rounds, messages and answers lie on the bench's device, and all that is
+  // done to them is recorded there: whoever moves the bytes submits it first, and moves them in the
+  // order of its stream. Before the first post. The bench outlives this. May throw bad_alloc.
+  void use_device(device::Bench& bench);
+  void pack_on_device(std::span<std::byte> send) const;
+  // What came from each rank, back to back: as much from everybody. What ranks disagree on is in
+  // the bench's verdict, and in explain() after read_headers().
+  Status combine_on_device(std::span<const std::byte> received);
+  Status spread_on_device(std::span<const std::byte> gathered, std::uint64_t stride);
+  // Once the bench is done: who combined something else, for explain().
+  void read_headers();
+
   // --- all-reduce ---
 
   // What the sealed leg can use; the same on all ranks.
@@ -162,6 +179,11 @@ class Fusion final : public Carrier {
     friend bool operator==(const Claim&, const Claim&) = default;
   };
 
+  static constexpr std::size_t kPad = 16;  // of what lies on a device
+  [[nodiscard]] static bool is_for_devices(const Reduction& what);
+  void write_header(std::span<std::byte> header) const;
+  void add_sum(const Segment& segment, const std::byte* source, std::uint64_t stride,
+               std::byte* down);
   static Entry* find(std::vector<Entry>& entries, std::uint64_t sequence);
   Status fail(const Error& error);
   Status expect(Phase phase) const;
@@ -194,6 +216,9 @@ class Fusion final : public Carrier {
   std::uint32_t rank_;
   std::uint32_t workers_;
   std::uint64_t whole_max_;
+  device::Bench* bench_ = nullptr;  // null: bytes lie on the host
+  std::size_t pad_ = 1;
+  device::SharedMemory headers_;  // of the messages, as the device found them
   Phase phase_ = Phase::idle;
   Error error_;  // of an answered leg
 

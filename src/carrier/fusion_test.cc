@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "device/bench.h"
 #include "round/block_sum.h"
 #include "tests/support/courier.h"
 #include "tests/support/fused_world.h"
@@ -429,7 +430,9 @@ TEST(Fusion, WhatCannotBeReducedIsRefusedAndTaken) {
   Fusion one(0, 2);
   EXPECT_EQ(one.post({0, 0}, {}, {}).error().code, Code::invalid_argument);
   const Round round{good, up, down, {}};
-  EXPECT_EQ(one.post({0, 0}, {.device = true}, {&round, 1}).error().code, Code::unavailable);
+  const device::Accelerator device{&device::emulated(), 0};
+  device::Bench bench(device, nullptr);
+  EXPECT_EQ(one.post({0, 0}, Place{&bench}, {&round, 1}).error().code, Code::unavailable);
 }
 
 // ---- All-reduce.

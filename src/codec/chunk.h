@@ -6,6 +6,7 @@
 #include <span>
 
 #include "codec/keeper.h"
+#include "kernels/floats/floats.h"
 #include "round/round.h"
 
 namespace sluice {
@@ -29,6 +30,15 @@ struct Extent {
   std::uint32_t workers = 1;
 };
 
+// The floats of a chunk on a device, which the host does not touch: extent.count of each. All but
+// the residual are in `format`.
+struct DeviceFloats {
+  const void* gradient = nullptr;
+  void* mean = nullptr;       // may be the very same memory as the gradient; no other overlap
+  float* residual = nullptr;  // null: no feedback
+  floats::Format format = floats::Format::f32;
+};
+
 // A value that owns nothing: spans, keeper and place are the caller's and outlive the exchange. The
 // spans of floats have extent.count elements where they are not empty. No other exchange or thread
 // touches gradient, mean and residual meanwhile. Exchanges that share a `tally` belong to one
@@ -37,7 +47,12 @@ struct Chunk {
   Extent extent;
   std::uint64_t step = 0;
   std::uint64_t key = 0;  // chunk_key(job seed, step, tensor id)
+  // Coordinates that what is decided by a chunk alone is decided for: on a device a chunk is
+  // several of the host's. extent.offset is a multiple of it. 0: the whole chunk.
+  std::uint32_t share = 0;
+  // With a bench the floats lie on its device: `there`, and the spans of floats are empty.
   Place place = {};
+  DeviceFloats there = {};
   // The codec's input, unless there is a residual: then the input is gradient + residual, and the
   // codec keeps the residual itself (the fused pass, which Traits::fuses_feedback offers).
   std::span<const float> gradient;
@@ -55,7 +70,9 @@ struct Chunk {
   std::span<std::uint64_t> tally;
   Workers only = {};  // the outer exchange's set, for inner exchanges
 
-  [[nodiscard]] bool has_feedback() const { return keeper != nullptr || !residual.empty(); }
+  [[nodiscard]] bool has_feedback() const {
+    return keeper != nullptr || !residual.empty() || there.residual != nullptr;
+  }
   // What this step brought, without what feedback added.
   [[nodiscard]] std::span<const float> given() const {
     return original.empty() ? gradient : original;

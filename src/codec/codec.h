@@ -28,6 +28,7 @@ struct Traits {
   bool elementwise = false;  // a coordinate's mean depends on that coordinate alone
   bool rounds_sums = false;  // sums come down rounded, and no worker's residual has what that loses
   bool fuses_feedback = false;  // keeps a residual of plain error feedback itself, the same bits
+  bool on_device = false;       // has kernels for a device: takes chunks whose place has a bench
   Contraction contraction = Contraction::never;
   // |mean − true mean| is at most this times the largest |input| of the chunk on any worker, for
   // inputs in the format's normal range; 0: nothing is promised coordinate by coordinate.

@@ -17,11 +17,12 @@ namespace sluice {
 struct Leg {
   enum class Kind : std::uint8_t {
     ask,   // run these rounds, independent of each other
-    wait,  // the device is not there yet: call again without answers when the stream is
+    wait,  // work is recorded on the chunk's bench: call again without answers once it is done
     done,  // the mean is written
   };
   Kind kind = Kind::done;
   std::span<const Round> rounds = {};
+  Place place = {};  // where bytes of these rounds live
 };
 
 class Exchange {
@@ -38,8 +39,11 @@ class Exchange {
   ~Exchange() = default;  // Trivially destructible: it ends when its arena is reused.
 };
 
-// What next() returns: these rounds, or the end.
-inline Result<Leg> ask(std::span<const Round> rounds) { return Leg{Leg::Kind::ask, rounds}; }
-inline Result<Leg> done() { return Leg{Leg::Kind::done, {}}; }
+// What next() returns: these rounds, patience, or the end.
+inline Result<Leg> ask(std::span<const Round> rounds, const Place& place = {}) {
+  return Leg{Leg::Kind::ask, rounds, place};
+}
+inline Result<Leg> wait() { return Leg{Leg::Kind::wait}; }
+inline Result<Leg> done() { return Leg{Leg::Kind::done}; }
 
 }  // namespace sluice

@@ -29,6 +29,10 @@ class ChunkKeeper final : public Keeper {
 Chunk with_feedback(const Chunk& chunk, const Kept& kept, bool fuses, Arena& arena) {
   Chunk seen = chunk;
   if (kept.kind == nullptr) return seen;
+  if (chunk.place.on_device()) {
+    seen.there.residual = kept.there;
+    return seen;
+  }
   if (fuses && kept.plain) {
     seen.residual = kept.memories[0];
     return seen;

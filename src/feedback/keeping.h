@@ -13,6 +13,10 @@ struct Kept {
   const Feedback* kind = nullptr;
   bool plain = false;  // FeedbackInfo::plain
   Memories memories = {};
+  // Of a chunk on a device instead: its residual there. Only plain feedback can be there.
+  float* there = nullptr;
+  // Where the residual is to be copied before the exchange begins; null: nowhere.
+  float* there_before = nullptr;
 };
 
 // The chunk with its input made, for the codec's begin() with the same arena. It points to scratch

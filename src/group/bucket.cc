@@ -66,6 +66,22 @@ Verdict Bucket::load(const BucketOrder& order, std::span<const BucketEntry> entr
 }
 
 Verdict Bucket::check() {
+  if (order_.on_device && (order_.digest || order_.probe != 0)) {
+    return invalid("a digest or probe of a bucket on a device; accepted: neither");
+  }
+  if (order_.on_device && memory_.accelerator() == nullptr) {
+    return invalid("a bucket on a device, of a memory that has none; accepted: options.device");
+  }
+  for (std::size_t i = 0; i < entries_.size() && memory_.accelerator() != nullptr; ++i) {
+    const std::uint32_t tensor = entries_[i].tensor;
+    if (tensor >= memory_.tensors().size()) continue;
+    const bool rows = memory_.brings_rows(tensor);
+    if (order_.on_device != rows) continue;
+    return invalid(
+        fmt::format("entry {}: tensor {} {} a device; accepted: rows on the host, all "
+                    "else on the memory's device",
+                    i, tensor, rows ? "brings rows, on" : "is not on"));
+  }
   in_bucket_.assign(memory_.tensors().size(), 0);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const BucketEntry& entry = entries_[i];
@@ -107,13 +123,13 @@ Tensor Bucket::tensor_of(const Planned& planned) const {
 }
 
 bool Bucket::is_packed(const BucketEntry& entry) const {
-  return memory_.choice(entry.tensor) == Memory::kExact &&
+  return !order_.on_device && memory_.choice(entry.tensor) == Memory::kExact &&
          memory_.kind(entry.tensor).kind == nullptr && entry.gradient.size() < kPackMax;
 }
 
 void Bucket::plan(From from, Choice choice, std::size_t entry, const Tensor& tensor) {
   const Plan wanted = memory_.codec(choice).plan(tensor, memory_.options().workers);
-  const std::uint64_t whole = fit_chunk(wanted, memory_.options().chunk_count);
+  const std::uint64_t whole = memory_.chunk_count(tensor, choice);
   if (from == From::entry && memory_.brings_rows(entries_[entry].tensor)) {
     states_[entry].assign(wanted.state_size, std::byte{0});
   }
@@ -227,6 +243,7 @@ Chunk Bucket::chunk(std::size_t index, Tally& tally) {
 
 Chunk Bucket::chunk_of_entry(const Planned& planned, Tally& tally) {
   const BucketEntry& entry = entries_[planned.entry];
+  if (order_.on_device) return chunk_on_device(planned, tally);
   const auto gradient = entry.gradient.subspan(planned.offset, planned.count);
   const auto mean = entry.mean.subspan(planned.offset, planned.count);
   if (!memory_.brings_rows(entry.tensor)) {
@@ -234,6 +251,19 @@ Chunk Bucket::chunk_of_entry(const Planned& planned, Tally& tally) {
   }
   return memory_.chunk_of_rows(order_.step, entry.tensor, tensor_of(entry), planned.offset,
                                gradient, mean, states_[planned.entry], tally);
+}
+
+Chunk Bucket::chunk_on_device(const Planned& planned, Tally& tally) {
+  const BucketEntry& entry = entries_[planned.entry];
+  Chunk chunk = memory_.chunk(order_.step, entry.tensor, planned.offset, {}, {}, tally);
+  chunk.extent.count = planned.count;
+  const std::size_t first = floats::size_of(order_.format) * planned.offset;
+  chunk.there = {
+      .gradient = reinterpret_cast<const std::byte*>(entry.gradient.data()) + first,
+      .mean = reinterpret_cast<std::byte*>(entry.mean.data()) + first,
+      .format = order_.format,
+  };
+  return chunk;
 }
 
 Kept Bucket::kept(std::size_t index) {
@@ -261,7 +291,7 @@ Outcome Bucket::arrived(std::size_t index, const Chunk& chunk) {
                   std::copy(pack.begin(), pack.end(), entry.mean.subspan(at, pack.size()).begin());
                 });
   }
-  if (planned.from == From::probe) return {};
+  if (planned.from == From::probe || order_.on_device) return {};
   return {order_.digest ? digest_of(chunk) : 0, count_infinite(chunk.mean)};
 }
 

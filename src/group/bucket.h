@@ -16,6 +16,7 @@
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "codec/codec.h"
+#include "device/device_table.h"
 #include "feedback/keeping.h"
 #include "group/memory.h"
 #include "group/probe.h"
@@ -23,7 +24,8 @@
 
 namespace sluice {
 
-// One tensor of a bucket. The mean may be the gradient's own memory.
+// One tensor of a bucket. The mean may be the gradient's own memory. On a device the spans are
+// addresses and counts alone: what is there has the order's format.
 struct BucketEntry {
   std::uint32_t tensor = 0;  // index into the memory's tensors
   std::span<const float> gradient;
@@ -36,6 +38,9 @@ struct BucketOrder {
   std::uint64_t number = 0;  // over all buckets of the job
   bool digest = false;       // of the means, to compare ranks by
   std::uint32_t probe = 0;   // number of the probe, from 1 (group/probe.h); 0: none
+  bool on_device = false;    // entries lie on the memory's device; neither digest nor probe then
+  floats::Format format = floats::Format::f32;  // of entries on a device
+  device::Event ready = nullptr;  // of somebody's stream: gradients are there; null: they are
 };
 
 // What became of chunks; adds up over them in any order.
@@ -98,6 +103,7 @@ class Bucket {
   void plan_probe();
   void plan(From from, Choice choice, std::size_t entry, const Tensor& tensor);
   Chunk chunk_of_entry(const Planned& planned, Tally& tally);
+  Chunk chunk_on_device(const Planned& planned, Tally& tally);
   [[nodiscard]] Tensor tensor_of(const BucketEntry& entry) const;
   [[nodiscard]] Tensor tensor_of(const Planned& planned) const;
   // The entries' parts of a piece of the pack: call(entry's coordinates, the pack's).

@@ -3,19 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/float_environment.h"
 #include "base/stopwatch.h"
+#include "device/bench.h"
 
 namespace sluice {
 
-Driver::Driver(Memory& memory, Carrier& carrier, std::uint32_t window)
-    : memory_(memory), carrier_(carrier), window_(window) {}
+namespace {
+
+using Room = DriverRoom::Kind;
+
+const device::Accelerator* accelerator_of(const Place& place) {
+  return place.on_device() ? &place.bench->on() : nullptr;
+}
+
+Room place_kind(const Place& place) {
+  if (!place.on_device()) return Room::host;
+  return place.is_shared ? Room::shared : Room::device;
+}
+
+}  // namespace
+
+Driver::Driver(Memory& memory, Carrier& carrier, std::uint32_t window, const Place& place)
+    : memory_(memory),
+      carrier_(carrier),
+      window_(window),
+      place_(place),
+      // A device writes there what the host looks at.
+      host_room_(place.on_device() ? Room::shared : Room::host, accelerator_of(place)),
+      place_room_(place_kind(place), accelerator_of(place)),
+      plain_room_(Room::host, nullptr) {}
 
 Driver::~Driver() {
   if (running_) carrier_.abandon();
+  // Kernels may still write to this driver's memory.
+  if (place_.on_device()) static_cast<void>(place_.bench->wait());
 }
 
 Driver::Layout Driver::measure(std::span<const Load> loads) const {
@@ -25,8 +51,8 @@ Driver::Layout Driver::measure(std::span<const Load> loads) const {
     chunks += load.count();
     for (std::size_t i = load.first; i < load.last; ++i) {
       FlightSize one;
-      one.cover(memory_.codec(load.bucket->choice(i)), load.bucket->extent(i),
-                load.bucket->kind(i));
+      one.cover(memory_.codec(load.bucket->choice(i)), load.bucket->extent(i), load.bucket->kind(i),
+                place_now());
       one.host = round_up(one.host, kAlignment);
       one.place = round_up(one.place, kAlignment);
       layout.each.host = std::max(layout.each.host, one.host);
@@ -44,10 +70,11 @@ Driver::Layout Driver::measure(std::span<const Load> loads) const {
 }
 
 Driver::Layout Driver::prepare(std::span<const Load> loads) {
+  on_device_ = !loads.empty() && loads.front().bucket->order().on_device;
   const Layout layout = measure(loads);
   if (members_.size() < layout.members) members_.resize(layout.members);
-  grow(host_, layout.total.host);
-  grow(place_, layout.total.place);
+  host_room_.fit(layout.total.host);
+  place_room().fit(layout.total.place);
   tally_.reset(memory_);
   loads_.reserve(loads.size());
   return layout;
@@ -55,9 +82,60 @@ Driver::Layout Driver::prepare(std::span<const Load> loads) {
 
 void Driver::reserve(std::span<const Load> loads) { prepare(loads); }
 
+// Chunks by chunks, as they would join waves; the largest wave counts, and a little more, since
+// buckets end elsewhere.
+Checked<std::size_t> Driver::reserve_waves(std::uint64_t coordinates) {
+  constexpr std::size_t kTableOfBlock = 2 * sizeof(warp::TideBlock);
+  constexpr std::size_t kTableOfChunk = 8 * sizeof(warp::TideChunk) + 64 * sizeof(warp::Sum);
+  constexpr std::uint32_t kBlock = 16;  // the least that a codec has
+  on_device_ = true;
+  FlightSize most;
+  FlightSize now;
+  std::uint64_t in_wave = 0;
+  std::size_t table = 0;
+  std::size_t table_most = 0;
+  const auto next_wave = [&] {
+    most = {std::max(most.host, now.host), std::max(most.place, now.place)};
+    table_most = std::max(table_most, table);
+    now = {};
+    in_wave = table = 0;
+  };
+  for (std::size_t i = 0; i < memory_.tensors().size(); ++i) {
+    if (memory_.brings_rows(i)) continue;
+    const std::uint64_t whole = memory_.chunk_count(i);
+    const Tensor& tensor = memory_.tensors()[i];
+    for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
+      const auto count = static_cast<std::uint32_t>(std::min(whole, tensor.count() - at));
+      if (in_wave != 0 && in_wave + count > coordinates) next_wave();
+      FlightSize one;
+      one.cover(memory_.codec(memory_.choice(i)),
+                {tensor, at, count, memory_.options().rank, memory_.options().workers},
+                memory_.kind(i), place_);
+      now.host += round_up(one.host, kAlignment);
+      now.place += round_up(one.place, kAlignment);
+      table += kTableOfChunk + kTableOfBlock * divide_up(count, 8 * kBlock);
+      in_wave += count;
+    }
+  }
+  next_wave();
+  host_room_.fit(most.host + most.host / 4);
+  place_room_.fit(most.place + most.place / 8);
+  on_device_ = false;
+  return table_most + table_most / 4;
+}
+
 Status Driver::start(std::span<const Load> loads) {
   if (dead_) return Error{Code::unavailable, 0, "dead after an error"};
   if (running_) return Error{Code::invalid_argument, 0, "something is in flight"};
+  for (const Load& load : loads) {
+    const bool on_device = load.bucket->order().on_device;
+    if (on_device && !place_.on_device()) {
+      return Error{Code::invalid_argument, 0, "a bucket on a device, at a port of the host"};
+    }
+    if (on_device != loads.front().bucket->order().on_device) {
+      return Error{Code::invalid_argument, 0, "buckets of a device and of the host in one wave"};
+    }
+  }
   explanation_.clear();
   const Layout layout = prepare(loads);
   loads_.assign(loads.begin(), loads.end());
@@ -69,7 +147,16 @@ Status Driver::start(std::span<const Load> loads) {
   load_next_ = 0;
   index_next_ = loads_.empty() ? 0 : loads_[0].first;
   skip_empty();
+  if (on_device_) SLUICE_TRY(begin_on_device());
   running_ = true;
+  return ok();
+}
+
+// What is recorded from here on comes after the gradients.
+Status Driver::begin_on_device() {
+  device_busy_ = device_done_ = device_alone_ = false;
+  SLUICE_TRY(place_.bench->begin());
+  for (const Load& load : loads_) SLUICE_TRY(place_.bench->after(load.bucket->order().ready));
   return ok();
 }
 
@@ -100,12 +187,18 @@ Status Driver::launch(Member& member) {
   const std::size_t slot = sequence_next_ % in_flight_;
   const std::size_t host = slots_ ? slot * each_.host : used_.host;
   const std::size_t place = slots_ ? slot * each_.place : used_.place;
-  Arena arena(host_.bytes().subspan(host), place_.bytes().subspan(place));
+  Arena arena(host_room_.bytes().subspan(host), place_room().bytes().subspan(place));
   member.chunk = bucket.chunk(member.index, tally_);
+  member.chunk.place = place_now();
   const Ticket ticket = bucket.ticket(sequence_next_++, member.index, member.chunk);
-  const Status begun =
-      member.flight.begin(memory_.codec(bucket.choice(member.index)), member.chunk,
-                          bucket.kept(member.index), ticket, carrier_, stats_, arena);
+  const Kept kept = bucket.kept(member.index);
+  if (kept.there_before != nullptr) {
+    place_.bench->add(warp::Copy{reinterpret_cast<const std::byte*>(kept.there),
+                                 reinterpret_cast<std::byte*>(kept.there_before),
+                                 sizeof(float) * member.chunk.extent.count});
+  }
+  const Status begun = member.flight.begin(memory_.codec(bucket.choice(member.index)), member.chunk,
+                                           kept, ticket, carrier_, stats_, arena);
   used_.host += round_up(arena.host_used(), kAlignment);
   used_.place += round_up(arena.place_used(), kAlignment);
   if (!begun) return fail(begun.error(), ticket);
@@ -121,19 +214,67 @@ void Driver::arrive(Member& member) {
 // Everything once; whether anything moved.
 Result<bool> Driver::pass() {
   SLUICE_TRY_ASSIGN(bool moved, admit());
+  if (moved) device_done_ = false;  // What was just recorded is not even submitted.
   for (std::uint64_t i = sequence_base_; i < sequence_next_; ++i) {
     Member& one = member(i);
     if (!one.flight.busy()) continue;
-    const Ticket ticket = one.flight.ticket();
-    const Result<bool> went = one.flight.advance(carrier_, stats_);
-    if (!went) return fail(went.error(), ticket);
-    if (!one.flight.busy()) arrive(one);
-    moved = moved || *went;
+    SLUICE_TRY_ASSIGN(const bool went, turn(one));
+    moved = moved || went;
   }
+  device_done_ = false;
   while (sequence_base_ < sequence_next_ && !member(sequence_base_).flight.busy()) {
     ++sequence_base_;
   }
   return moved;
+}
+
+Result<bool> Driver::turn(Member& one) {
+  const Ticket ticket = one.flight.ticket();
+  Result<bool> went = false;
+  if (!one.flight.waits()) {
+    went = one.flight.advance(carrier_, stats_);
+  } else if (!device_done_) {
+    return false;  // What it waits for is not there yet.
+  } else {
+    const Status gone = one.flight.go_on(carrier_, stats_);
+    went = gone ? Result<bool>(true) : Result<bool>(gone.error());
+  }
+  if (!went) return fail(went.error(), ticket);
+  if (!one.flight.busy()) arrive(one);
+  return went;
+}
+
+// Submits what exchanges have recorded, all at once. Those that wait for it go on together.
+Result<Driver::Device> Driver::submit() {
+  if (place_.bench->has_work()) SLUICE_TRY(place_.bench->submit());
+  bool waits = false;
+  bool others = !all_begun();
+  for (std::uint64_t i = sequence_base_; i < sequence_next_; ++i) {
+    const Flight& flight = member(i).flight;
+    waits = waits || (flight.busy() && flight.waits());
+    others = others || (flight.busy() && !flight.waits());
+  }
+  device_alone_ = waits && !others;
+  device_busy_ = false;
+  if (!waits) return Device::free;
+  SLUICE_TRY_ASSIGN(device_done_, place_.bench->is_done());
+  device_busy_ = !device_done_;
+  return device_done_ ? Device::done : Device::busy;
+}
+
+// An event cannot be waited for with a time-out, so it is asked, at first often.
+Status Driver::await_device(std::chrono::nanoseconds timeout) {
+  constexpr std::chrono::nanoseconds kEager = std::chrono::microseconds(300);
+  constexpr std::chrono::nanoseconds kPause = std::chrono::microseconds(20);
+  const Stopwatch watch(stats_.encode_seconds);
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    SLUICE_TRY_ASSIGN(const bool done, place_.bench->is_done());
+    if (done) return ok();
+    const auto took = std::chrono::steady_clock::now() - start;
+    if (took > timeout) return Error{Code::timeout, 0, "the device waits for others"};
+    if (took > kEager) std::this_thread::sleep_for(kPause);
+  }
 }
 
 Result<bool> Driver::advance() {
@@ -147,6 +288,12 @@ Result<bool> Driver::advance() {
       return true;
     }
     if (moved) continue;
+    if (on_device_) {
+      const Result<Device> device = submit();
+      if (!device) return fail(device.error(), oldest());
+      if (*device == Device::busy) return false;
+      if (*device == Device::done) continue;
+    }
     const Result<bool> flushed = flush();
     if (!flushed) return fail(flushed.error(), oldest());
     if (!*flushed) return false;
@@ -173,11 +320,14 @@ Status Driver::finish(std::chrono::nanoseconds timeout, const std::atomic<bool>*
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (true) {
     SLUICE_TRY_ASSIGN(const bool finished, advance());
-    if (finished) return ok();
+    if (finished || (carrier_.is_held() && !device_busy_)) return ok();
     const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
     const bool glances = stop != nullptr && left > kGlance;
     Status waited = Error{Code::timeout, 0, "step timed out"};
-    if (left.count() > 0) waited = wait(glances ? kGlance : left);
+    if (left.count() > 0) {
+      const std::chrono::nanoseconds patience = glances ? kGlance : left;
+      waited = device_busy_ ? await_device(patience) : wait(patience);
+    }
     if (!waited && glances && waited.error().code == Code::timeout) waited = ok();
     if (waited && stop != nullptr && stop->load()) waited = kElsewhere;
     if (!waited) return fail(waited.error(), oldest());
@@ -207,6 +357,10 @@ Error Driver::fail(const Error& error, const Ticket& ticket) {
 
 void Driver::end() {
   running_ = false;
+  // Counted for the whole wave: nobody asks whose they are.
+  if (on_device_) {
+    loads_.front().outcome.infinite += place_.bench->said().infinite;
+  }
   memory_.count(tally_);
   tally_.reset(memory_);
 }

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "group/bucket.h"
+#include "group/driver_room.h"
 #include "group/flight.h"
 #include "group/stats.h"
 #include "round/carrier.h"
@@ -41,7 +41,9 @@ class Driver {
  public:
   // `window`: chunks in flight at a time; 0: all of them, in lock-step. The carrier is this
   // driver's alone while something is in flight. Both outlive it.
-  Driver(Memory& memory, Carrier& carrier, std::uint32_t window);
+  // `place`: with a bench, which outlives it too, all buckets are on that device, whose stream is
+  // this driver's.
+  Driver(Memory& memory, Carrier& carrier, std::uint32_t window, const Place& place = {});
   ~Driver();  // Abandons what is in flight.
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
@@ -49,6 +51,9 @@ class Driver {
   // Takes the memory for these loads: start() allocates nothing for loads that need no more. May
   // throw bad_alloc.
   void reserve(std::span<const Load> loads);
+  // The same on a device, for waves of all tensors of the memory, in their order or backwards, each
+  // of at most so many coordinates. Gives the bytes of tables that such waves need.
+  Checked<std::size_t> reserve_waves(std::uint64_t coordinates);
   // Sends nothing yet. Buckets stay put until all of it is finished; `loads` is copied.
   // Code::invalid_argument while something is in flight. May throw bad_alloc: then nothing has
   // begun.
@@ -56,10 +61,16 @@ class Driver {
   // Does what can be done without blocking; true when all means are written, or nothing is in
   // flight. May throw bad_alloc: then give_up().
   Result<bool> advance();
-  // Blocks until all means are written. Code::timeout: explain() names who is missing. Ends soon,
-  // as an error of kElsewhere, once another thread has set `stop`.
+  // Blocks until all means are written, or the carrier is held: then is_running(). Code::timeout:
+  // explain() names who is missing. Ends soon, as an error of kElsewhere, once another thread has
+  // set `stop`.
   Status finish(std::chrono::nanoseconds timeout, const std::atomic<bool>* stop = nullptr);
+  // After advance(): whether all exchanges that are left wait for work of a device, none for the
+  // carrier.
+  [[nodiscard]] bool waits_for_device_alone() const { return running_ && device_alone_; }
   static constexpr Error kElsewhere{Code::unavailable, 0, "another worker of this process failed"};
+  // After an error of the carrier that somebody else met: as if the driver had. Gives it back.
+  Error give_up(const Error& error) { return fail(error, oldest()); }
   // After an exception: nothing of the buckets is touched any more, and the driver is dead. Any
   // number of times.
   void give_up();
@@ -93,12 +104,21 @@ class Driver {
   };
 
   [[nodiscard]] Layout measure(std::span<const Load> loads) const;
+  [[nodiscard]] Place place_now() const { return on_device_ ? place_ : Place{}; }
+  [[nodiscard]] DriverRoom& place_room() {
+    return place_.on_device() && !on_device_ ? plain_room_ : place_room_;
+  }
   Layout prepare(std::span<const Load> loads);
   [[nodiscard]] bool all_begun() const { return load_next_ == loads_.size(); }
   void skip_empty();
   Result<bool> admit();
   Status launch(Member& member);
   Result<bool> pass();
+  Status begin_on_device();
+  Result<bool> turn(Member& member);
+  enum class Device : std::uint8_t { free, busy, done };  // done: what exchanges wait for
+  Result<Device> submit();
+  Status await_device(std::chrono::nanoseconds timeout);
   void arrive(Member& member);
   Result<bool> flush();
   Status wait(std::chrono::nanoseconds timeout);
@@ -110,9 +130,12 @@ class Driver {
   Memory& memory_;
   Carrier& carrier_;
   std::uint32_t window_;
+  Place place_;
   std::vector<Member> members_;
-  AlignedBuffer host_;
-  AlignedBuffer place_;
+  DriverRoom host_room_;
+  DriverRoom place_room_;
+  DriverRoom plain_room_;   // instead, for buckets of the host at a driver that has a device
+  bool on_device_ = false;  // what is in flight
   Tally tally_;
   Stats stats_;
   std::string explanation_;
@@ -128,6 +151,9 @@ class Driver {
   std::uint64_t sequence_next_ = 0;  // … and the next, over all that was ever started
   bool running_ = false;
   bool dead_ = false;
+  bool device_busy_ = false;   // exchanges wait for what was submitted …
+  bool device_done_ = false;   // … and it is there
+  bool device_alone_ = false;  // no exchange waits for anything else
 };
 
 }  // namespace sluice

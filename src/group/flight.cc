@@ -18,10 +18,12 @@ std::uint32_t fit_chunk(const Plan& plan, std::uint32_t wanted) {
   return std::max(plan.multiple_of, count / plan.multiple_of * plan.multiple_of);
 }
 
-void FlightSize::cover(const Codec& codec, const Extent& extent, const Kept& kept) {
+void FlightSize::cover(const Codec& codec, const Extent& extent, const Kept& kept,
+                       const Place& at) {
   Arena measuring;
   Chunk bare;
   bare.extent = extent;
+  bare.place = at;
   const Chunk seen =
       with_feedback(bare, kept, codec.traits(extent.workers).fuses_feedback, measuring);
   SLUICE_ASSERT(codec.begin(seen, measuring) == nullptr);
@@ -44,13 +46,13 @@ Status Flight::begin(const Codec& codec, const Chunk& chunk, const Kept& kept, c
   stats.encode_seconds += seconds_since(start);
   SLUICE_ASSERT(exchange_ != nullptr);
   ticket_ = ticket;
-  chunk_place_ = chunk.place;
+  waits_ = false;
   return turn({}, carrier, stats);
 }
 
 Result<bool> Flight::advance(Carrier& carrier, Stats& stats) {
   bool moved = false;
-  while (busy()) {
+  while (busy() && !waits_) {
     const auto answers = carrier.take(ticket_);
     if (!answers && answers.error().code == Code::pending) return moved;
     if (!answers) {
@@ -89,9 +91,9 @@ Status Flight::turn(std::span<const Answer> answers, Carrier& carrier, Stats& st
         ++stats.chunks;
         return ok();
       case Leg::Kind::wait:
-        // Only device exchanges wait, and a group of host chunks has none.
-        exchange_ = nullptr;
-        return Error{Code::unavailable, 0, "group: device exchanges are not supported"};
+        stats.encode_seconds += took;
+        waits_ = true;
+        return ok();
       case Leg::Kind::ask: stats.encode_seconds += took; break;
     }
     SLUICE_ASSERT(!leg->rounds.empty() && leg->rounds.size() <= kLegRoundsMax);
@@ -100,15 +102,15 @@ Status Flight::turn(std::span<const Answer> answers, Carrier& carrier, Stats& st
     for (const Round& round : rounds_) {
       if (round.what.count != 0) posted_.push_back(round);
     }
-    if (!posted_.empty()) return post(carrier, stats);
+    if (!posted_.empty()) return post(leg->place, carrier, stats);
     answers = spread({});
   }
 }
 
-Status Flight::post(Carrier& carrier, Stats& stats) {
+Status Flight::post(const Place& place, Carrier& carrier, Stats& stats) {
   for (const Round& round : posted_) stats.bytes_up += round.up.size();
   stats.rounds += posted_.size();
-  const Status posted = carrier.post(ticket_, chunk_place_, posted_);
+  const Status posted = carrier.post(ticket_, place, posted_);
   if (!posted) exchange_ = nullptr;
   return posted;
 }

@@ -27,7 +27,8 @@ struct FlightSize {
   std::size_t place = 0;
   // Grows to what an exchange of this extent needs. `kept`: the kind of feedback that exchanges of
   // this codec have; its memories are not looked at.
-  void cover(const Codec& codec, const Extent& extent, const Kept& kept = {});
+  // `at`: where its chunk will be.
+  void cover(const Codec& codec, const Extent& extent, const Kept& kept = {}, const Place& at = {});
 };
 
 class Flight {
@@ -56,6 +57,14 @@ class Flight {
   Status begin(const Codec& codec, const Chunk& chunk, const Kept& kept, const Ticket& ticket,
                Carrier& carrier, Stats& stats, Arena& arena);
 
+  // Whether its exchange waits for work that it recorded on its bench.
+  [[nodiscard]] bool waits() const { return waits_; }
+  // Once that bench is done: goes on from there.
+  Status go_on(Carrier& carrier, Stats& stats) {
+    waits_ = false;
+    return turn({}, carrier, stats);
+  }
+
   // Goes as far as the carrier's answers allow, without blocking; true if anything moved. The
   // carrier is that of begin(). After an error the exchange is over and nothing of the caller's has
   // been written.
@@ -63,7 +72,7 @@ class Flight {
 
  private:
   Status turn(std::span<const Answer> answers, Carrier& carrier, Stats& stats);
-  Status post(Carrier& carrier, Stats& stats);
+  Status post(const Place& place, Carrier& carrier, Stats& stats);
   // Puts empty answers where a round had no lanes and was not posted.
   std::span<const Answer> spread(std::span<const Answer> answers);
 
@@ -71,7 +80,7 @@ class Flight {
   AlignedBuffer place_;
   Exchange* exchange_ = nullptr;
   Ticket ticket_;
-  Place chunk_place_;
+  bool waits_ = false;
   std::span<const Round> rounds_;  // of the leg in flight
   std::vector<Round> posted_;      // those of them that have lanes
   std::vector<Answer> answers_;

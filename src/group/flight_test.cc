@@ -264,11 +264,21 @@ TEST(Flight, AnErrorOfTheExchangeEndsIt) {
   EXPECT_EQ(test.stats.chunks, 0u);
 }
 
-TEST(Flight, AnExchangeThatWaitsForADeviceIsRefused) {
+TEST(Flight, AnExchangeThatWaitsForADeviceGoesOnWhenItIsTold) {
   Case test(LanesOfLegs{{8}});
   test.script.waits = true;
-  EXPECT_EQ(test.begin().error().code, Code::unavailable);
+  test.carrier.ready = 1;
+  ASSERT_TRUE(test.begin().has_value());
+  EXPECT_TRUE(test.flight->busy() && test.flight->waits());
+  EXPECT_FALSE(*test.advance()) << "no answer of a carrier moves it";
+  EXPECT_EQ(test.carrier.ready, 1);
+  EXPECT_TRUE(test.carrier.tickets.empty());
+  test.script.waits = false;
+  ASSERT_TRUE(test.flight->go_on(test.carrier, test.stats).has_value());
+  EXPECT_FALSE(test.flight->waits());
+  EXPECT_TRUE(*test.advance());
   EXPECT_FALSE(test.flight->busy());
+  EXPECT_EQ(test.script.answered, (Sizes{{}, {}, {8}}));
 }
 
 TEST(Flight, AnAnswerTooFewIsMalformed) {

@@ -7,6 +7,10 @@ namespace sluice {
 Checked<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::string_view spec,
                                             const Codec& codec, Carrier& carrier,
                                             std::span<const Tensor> tensors) {
+  if (options.accelerator != nullptr) {
+    return Problem{Code::invalid_argument,
+                   "a group of gradients on a device; accepted: a memory with ports"};
+  }
   SLUICE_TRY_ASSIGN(auto memory, Memory::make(options));
   // Not owned: it outlives the group.
   const std::shared_ptr<const Codec> lent(std::shared_ptr<const Codec>(), &codec);

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "codec/codec.h"
+#include "device/device_memory.h"
 
 namespace sluice {
 
@@ -20,6 +21,8 @@ struct GroupOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   // Feedback's memories can be taken back to what they were before a step, for a copy of them.
   bool keep_before = false;
+  // Where feedback's memories are; null: on the host. Outlives the memory.
+  const device::Accelerator* accelerator = nullptr;
 };
 
 // Code::invalid_argument names a number that is out of range. The feedback is not looked at.

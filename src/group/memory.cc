@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "catalog/codecs.h"
+#include "device/transfer.h"
 #include "group/flight.h"
 
 namespace sluice {
@@ -60,6 +61,7 @@ Checked<Choice> Memory::offer(std::string_view spec, std::shared_ptr<const Codec
   offered.spec = settled;
   offered.codec = std::move(codec);
   offered.identity = digest_of(settled, mix(options_.workers, options_.chunk_count));
+  offered.on_device = traits.on_device;
   offered.name = static_cast<std::uint32_t>(digest_of(settled, 0) >> 32);
   offered.model.resize(traits.model_size);
   offered.tally.resize(traits.tally_count);
@@ -96,12 +98,27 @@ Verdict Memory::check_choice(Choice choice) const {
 
 Verdict Memory::check_kind(Choice choice, bool rows) const {
   const Traits traits = codec(choice).traits(options_.workers);
+  if (!rows && accelerator() != nullptr) SLUICE_TRY(check_device(traits, spec(choice)));
   if (!rows) return check_feedback(feedback_, traits, spec(choice));
   if (traits.model_size == 0) return Nothing{};
   return invalid(
       fmt::format("codec '{}' for tensors that bring rows, which keep no memory of a model; "
                   "accepted: one without, such as lossless",
                   spec(choice)));
+}
+
+Verdict Memory::check_device(const Traits& traits, std::string_view spec) const {
+  if (!traits.on_device) {
+    return invalid(
+        fmt::format("codec '{}' has no kernels for a device; accepted: f32, bf16, fp16 "
+                    "and tide, or gradients on the host",
+                    spec));
+  }
+  if (feedback_.kind == nullptr || feedback_.info->plain) return Nothing{};
+  return invalid(
+      fmt::format("feedback '{}' has no kernels for a device; accepted: none and ef, or "
+                  "gradients on the host",
+                  feedback_.spec));
 }
 
 Verdict Memory::check_accepts(Choice choice, std::span<const Choice> choices) const {
@@ -134,8 +151,15 @@ Memory::Stored Memory::new_stored(const Tensor& tensor) const {
   Stored made;
   for (std::size_t i = 0; i < memory_names().size(); ++i) {
     made.now.emplace_back(tensor.count());
-    if (options_.keep_before) made.before.emplace_back(tensor.count());
+    if (options_.keep_before && accelerator() == nullptr) made.before.emplace_back(tensor.count());
   }
+  if (accelerator() == nullptr || made.now.empty()) return made;
+  const std::size_t size = tensor.count() * sizeof(float);
+  made.there = device::DeviceMemory(*accelerator(), size);
+  if (options_.keep_before) made.there_before = device::DeviceMemory(*accelerator(), size);
+  // Zeros; a device that fails says so in the first step.
+  static_cast<void>(device::to_device(*accelerator(), std::as_bytes(std::span(made.now.front())),
+                                      made.there.as<std::byte>()));
   return made;
 }
 
@@ -160,8 +184,12 @@ Verdict Memory::add(std::span<const Tensor> tensors, const Held& like, bool keep
     std::size_t count;  // that stay
   } addition(*this);
   tensors_.insert(tensors_.end(), tensors.begin(), tensors.end());
-  held_.resize(tensors_.size(), like);
+  held_.resize(tensors_.size());
   SLUICE_TRY(add_ids());
+  for (std::size_t i = addition.count; i < tensors_.size(); ++i) {
+    held_[i].choice = like.choice;
+    held_[i].rows = like.rows;
+  }
   SLUICE_TRY(check_accepts(like.choice, choices()));
   for (std::size_t i = addition.count; i < tensors_.size(); ++i) {
     held_[i].state = new_state(i, like.choice);
@@ -241,8 +269,17 @@ void Memory::move(std::span<const Choice> after, Choice choice) {
   }
 }
 
-std::uint32_t Memory::chunk_count(const Tensor& tensor, Choice choice) const {
+std::uint32_t Memory::share_count(const Tensor& tensor, Choice choice) const {
   return fit_chunk(codec(choice).plan(tensor, options_.workers), options_.chunk_count);
+}
+
+// On a device a chunk costs the host as much as a large one, and kernels do not care.
+std::uint32_t Memory::chunk_count(const Tensor& tensor, Choice choice) const {
+  constexpr std::uint32_t kDeviceChunk = 1u << 20;
+  const std::uint32_t share = share_count(tensor, choice);
+  if (accelerator() == nullptr || !codecs_[choice].on_device) return share;
+  const std::uint32_t most = codec(choice).plan(tensor, options_.workers).count_max;
+  return share * std::max(1u, std::min(kDeviceChunk, most) / share);
 }
 
 Chunk Memory::chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor& all,
@@ -253,6 +290,7 @@ Chunk Memory::chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor
                   options_.workers};
   chunk.step = step;
   chunk.key = chunk_key(options_.seed, step, all.id);
+  chunk.share = share_count(all, choice(tensor));
   chunk.gradient = gradient;
   chunk.mean = mean;
   chunk.state = state;
@@ -261,6 +299,7 @@ Chunk Memory::chunk_of_rows(std::uint64_t step, std::size_t tensor, const Tensor
   return chunk;
 }
 
+// On a device the spans are empty, and the count is the caller's to fill in.
 Chunk Memory::chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset,
                     std::span<const float> gradient, std::span<float> mean, Tally& tally) {
   SLUICE_DASSERT(!brings_rows(tensor));
@@ -329,16 +368,63 @@ Kept Memory::kept(std::size_t tensor, std::uint64_t offset, std::uint32_t count)
   Kept kept = kind(tensor);
   if (kept.kind == nullptr) return kept;
   kept.memories = part_of(memories(tensor), offset, count);
-  if (!options_.keep_before) return kept;
-  // What was there before the step, not before its second bucket.
   Held& held = held_[tensor];
-  std::uint8_t& mark = held.in_step[offset / chunk_count(tensor)];
-  if (std::exchange(mark, std::uint8_t{1}) != 0) return kept;
+  // What was there before the step, not before its second bucket.
+  bool is_first = false;
+  if (options_.keep_before) {
+    std::uint8_t& mark = held.in_step[offset / chunk_count(tensor)];
+    is_first = std::exchange(mark, std::uint8_t{1}) == 0;
+  }
+  if (accelerator() != nullptr) return kept_there(kept, held, offset, is_first);
+  if (!is_first) return kept;
   for (std::size_t i = 0; i < held.stored.before.size(); ++i) {
     std::copy(kept.memories[i].begin(), kept.memories[i].end(),
               std::span(held.stored.before[i]).subspan(offset, count).begin());
   }
   return kept;
+}
+
+Kept Memory::kept_there(Kept kept, Held& held, std::uint64_t offset, bool is_first) {
+  kept.memories = {};
+  kept.there = held.stored.there.as<float>() + offset;
+  if (is_first) kept.there_before = held.stored.there_before.as<float>() + offset;
+  return kept;
+}
+
+Verdict Memory::fetch() {
+  for (std::size_t i = 0; i < held_.size() && accelerator() != nullptr; ++i) {
+    Stored& stored = held_[i].stored;
+    if (stored.now.empty()) continue;
+    const Status copied = device::to_host(*accelerator(), stored.there.as<std::byte>(),
+                                          std::as_writable_bytes(std::span(stored.now.front())));
+    if (!copied) return Problem{copied.error().code, copied.error().what};
+  }
+  return Nothing{};
+}
+
+Verdict Memory::show() {
+  for (std::size_t i = 0; i < held_.size() && accelerator() != nullptr; ++i) {
+    const Stored& stored = held_[i].stored;
+    if (stored.now.empty()) continue;
+    const Status copied = device::to_device(
+        *accelerator(), std::as_bytes(std::span(stored.now.front())), stored.there.as<std::byte>());
+    if (!copied) return Problem{copied.error().code, copied.error().what};
+  }
+  return Nothing{};
+}
+
+// What was there before the step becomes what is there.
+void Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count) {
+  Stored& stored = held_[tensor].stored;
+  if (accelerator() != nullptr && !stored.now.empty()) {
+    static_cast<void>(device::on_device(
+        *accelerator(), stored.there_before.as<std::byte>() + first * sizeof(float),
+        stored.there.as<std::byte>() + first * sizeof(float), count * sizeof(float)));
+  }
+  for (std::size_t i = 0; i < stored.before.size(); ++i) {
+    const auto before = std::span(stored.before[i]).subspan(first, count);
+    std::copy(before.begin(), before.end(), std::span(stored.now[i]).subspan(first, count).begin());
+  }
 }
 
 void Memory::undo_step() {
@@ -350,11 +436,7 @@ void Memory::undo_step() {
       if (held.in_step[chunk] == 0) continue;
       const std::uint64_t first = chunk * whole;
       const std::uint64_t count = std::min(whole, tensors_[tensor].count() - first);
-      for (std::size_t i = 0; i < held.stored.now.size(); ++i) {
-        const auto before = std::span(held.stored.before[i]).subspan(first, count);
-        std::copy(before.begin(), before.end(),
-                  std::span(held.stored.now[i]).subspan(first, count).begin());
-      }
+      copy_back(tensor, first, count);
     }
   }
   forget_step();

@@ -80,6 +80,8 @@ class Memory {
     return chunk_count(tensors_[tensor], choice(tensor));
   }
   [[nodiscard]] std::uint32_t chunk_count(const Tensor& tensor, Choice choice) const;
+  // And per chunk of the host's; on a device a chunk is several of them (Chunk::share).
+  [[nodiscard]] std::uint32_t share_count(const Tensor& tensor, Choice choice) const;
 
   // The chunk at `offset` of a tensor, with all that belongs to it but feedback; spans as given, of
   // the chunk alone. Counts go to `tally`.
@@ -127,8 +129,16 @@ class Memory {
   [[nodiscard]] std::span<std::byte> state(std::size_t tensor) { return held_[tensor].state; }
   [[nodiscard]] std::span<std::byte> model(Choice choice) { return codecs_[choice].model; }
 
+  // Where feedback's memories are; null: on the host. On a device those above are an image of them,
+  // as it was at the last fetch(); show() makes the device's like the image. Between steps. Both do
+  // nothing where there is no device. Code::io: the device failed.
+  [[nodiscard]] const device::Accelerator* accelerator() const { return options_.accelerator; }
+  Verdict fetch();
+  Verdict show();
+
   // Choices, codec state, model states and feedback's memories, between steps, as the bytes of
-  // group/saved_bytes.h. The first gives their number, and writes them if there is room.
+  // group/saved_bytes.h; on a device after fetch(). The first gives their number, and writes them
+  // if there is room.
   std::size_t save(std::span<std::byte> room) const;
   [[nodiscard]] std::vector<std::byte> save() const;
   // Refuses what another rank, number of workers, feedback or list of tensors saved, and bytes that
@@ -158,6 +168,7 @@ class Memory {
     std::string spec;
     std::shared_ptr<const Codec> codec;
     std::uint64_t identity = 0;
+    bool on_device = false;        // has kernels
     std::uint32_t name = 0;        // of the spec, for those who have another
     std::size_t tensor_count = 0;  // that have chosen it
     std::vector<std::byte> model;
@@ -168,6 +179,9 @@ class Memory {
   struct Stored {
     std::vector<AlignedVector<float>> now;
     std::vector<AlignedVector<float>> before;  // as they were before the step, with keep_before
+    // On a device both are there, `before` is empty and `now` is an image.
+    device::DeviceMemory there = {};
+    device::DeviceMemory there_before = {};
   };
   // What is held of a tensor.
   struct Held {
@@ -185,11 +199,14 @@ class Memory {
   void move(std::span<const Choice> after, Choice choice);
   Verdict check_choice(Choice choice) const;
   Verdict check_kind(Choice choice, bool rows) const;
+  [[nodiscard]] Verdict check_device(const Traits& traits, std::string_view spec) const;
   // Whether a codec takes the tensors that have these choices.
   Verdict check_accepts(Choice choice, std::span<const Choice> choices) const;
   [[nodiscard]] std::vector<Choice> choices() const;
   [[nodiscard]] std::vector<std::byte> new_state(std::size_t tensor, Choice choice) const;
   [[nodiscard]] Stored new_stored(const Tensor& tensor) const;
+  void copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count);
+  Kept kept_there(Kept kept, Held& held, std::uint64_t offset, bool is_first);
 
   // Nothing of a step has been counted or begun.
   void forget_step();

@@ -109,10 +109,14 @@ Waves::Next Waves::take(std::size_t track, Wave& wave) {
   return look(track, wave);
 }
 
-Waves::Next Waves::wait(std::size_t track, Wave& wave) {
+Waves::Next Waves::wait(std::size_t track, Wave& wave) { return wait_for(track, wave); }
+
+Waves::Next Waves::wait_any(Wave& wave) { return wait_for({}, wave); }
+
+Waves::Next Waves::wait_for(std::optional<std::size_t> track, Wave& wave) {
   std::unique_lock lock(mutex_);
   while (true) {
-    const Next next = look(track, wave);
+    const Next next = look(track.value_or(wave_next_ % options_.tracks), wave);
     if (next != Next::nothing) return next;
     changed_.wait(lock);
   }
@@ -165,6 +169,19 @@ void Waves::define_loads(Wave& wave) {
     chunk_at_ = 0;
     ++at_;
   }
+}
+
+bool Waves::take_agreed(Wave& wave) {
+  const std::lock_guard lock(mutex_);
+  if (failed_ || at_ == end() || unit(at_).bucket == nullptr) return false;
+  if (chunk_at_ == 0 && at_ >= agreed_) return false;
+  define(wave);
+  return true;
+}
+
+void Waves::agree(std::optional<std::uint64_t> least) {
+  const std::lock_guard lock(mutex_);
+  settle(least);
 }
 
 void Waves::hear(const Wave& wave, std::optional<std::uint64_t> least, bool bulk) {

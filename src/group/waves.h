@@ -79,6 +79,13 @@ class Waves {
   Next take(std::size_t track, Wave& wave);
   // The same, and blocks until there is one, or close() or fail().
   Next wait(std::size_t track, Wave& wave);
+  // For one thread that serves all tracks: the next wave, whosever it is.
+  Next wait_any(Wave& wave);
+  // The next wave, if it is one of chunks that all ranks are known to have. The same on all ranks
+  // that have heard and taken the same.
+  bool take_agreed(Wave& wave);
+  // So many units all ranks have, as any wave's collective told, or nothing more than before.
+  void agree(std::optional<std::uint64_t> least);
   // All means of the wave are written. `loads` are its loads with their outcomes. Gives the buckets
   // that are finished with it, in order.
   std::vector<Finished> finish(const Wave& wave, std::span<const Load> loads);
@@ -105,6 +112,7 @@ class Waves {
   void hold(const Bucket& bucket, const Bucket* holder);
   void append(std::unique_ptr<Bucket> bucket);
   Next look(std::size_t track, Wave& wave);
+  Next wait_for(std::optional<std::size_t> track, Wave& wave);
   [[nodiscard]] Unit& unit(std::uint64_t number) { return units_[number - first_]; }
   [[nodiscard]] std::uint64_t end() const { return first_ + units_.size(); }
   void define(Wave& wave);

@@ -43,6 +43,9 @@ class Carrier {
   // something new. Never blocks.
   virtual Result<bool> flush() { return false; }
 
+  // Whether it sends nothing until somebody else lets it, so that there is nothing to wait for.
+  [[nodiscard]] virtual bool is_held() const { return false; }
+
   // After flush(), with something posted. Blocks until take() may have something, or the time is
   // over (Code::timeout). May wake early.
   virtual Status wait(std::chrono::nanoseconds timeout) = 0;

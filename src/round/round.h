@@ -12,9 +12,11 @@
 #include "round/reduction.h"
 #include "round/workers.h"
 
-struct CUstream_st;
-
 namespace sluice {
+
+namespace device {
+class Bench;
+}
 
 // Lanes [first, first + count) of an answer and who was counted in them. Borders lie on grains.
 struct Part {
@@ -37,10 +39,16 @@ struct Answer {
   std::span<const Part> parts;      // cover the lanes in order
 };
 
-// Where bytes live. Device bytes are ready in stream order, both ways; a null stream is a stream.
+// Where bytes live. With a bench: where its device reaches them, and what reads or writes them is
+// recorded there, in order.
 struct Place {
-  bool device = false;
-  CUstream_st* stream = nullptr;
+  device::Bench* bench = nullptr;
+  // Bytes of rounds lie in host memory that the device reaches too: for carriers of the host.
+  bool is_shared = false;
+
+  [[nodiscard]] bool on_device() const { return bench != nullptr; }
+  // Of a leg's bytes, once the device is done with them.
+  [[nodiscard]] Place of_wire() const { return is_shared ? Place{} : *this; }
 };
 
 // What a codec relies on before it reads an answer, which comes from outside. The size is possible.

@@ -93,7 +93,7 @@ class WireDump::Tap final : public Carrier {
       : dump_(dump), inner_(inner), rank_(rank) {}
 
   Status post(const Ticket& ticket, const Place& place, std::span<const Round> step) override {
-    if (place.device) return Error{Code::unavailable, 0, "dump: device memory is not supported"};
+    if (place.on_device()) return Error{Code::unavailable, 0, "dump: bytes on a device"};
     SLUICE_TRY(inner_.post(ticket, place, step));
     // The rounds' memory stays put until this worker takes the answer.
     dump_.posted(rank_, ticket, step);

@@ -11,6 +11,7 @@
 
 #include "apps/sluice/reduce/reduce.h"
 #include "carrier/local/local.h"
+#include "device/bench.h"
 #include "group/fleet.h"
 #include "tests/support/data.h"
 #include "tests/support/fake_codec.h"
@@ -199,7 +200,9 @@ TEST_F(WireDumpTest, TapPassesEverythingOn) {
   EXPECT_TRUE(stub.abandoned);
   stub.post_status = Error{Code::exhausted, 0, "full"};
   EXPECT_EQ(tap->post({1, 0}, {}, {&round, 1}).error().code, Code::exhausted);
-  EXPECT_EQ(tap->post({1, 0}, {.device = true}, {&round, 1}).error().code, Code::unavailable);
+  const device::Accelerator device{&device::emulated(), 0};
+  device::Bench bench(device, nullptr);
+  EXPECT_EQ(tap->post({1, 0}, Place{&bench}, {&round, 1}).error().code, Code::unavailable);
 }
 
 TEST_F(WireDumpTest, FilesAreInOrderWhateverCameFirst) {

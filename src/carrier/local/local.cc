@@ -135,7 +135,7 @@ class LocalWorld final : public World {
 };
 
 Status Port::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
-  if (place.device) return Error{Code::unavailable, 0, "local: device memory is not supported"};
+  if (place.on_device()) return Error{Code::unavailable, 0, "local: bytes on a device"};
   if (leg.empty() || leg.size() > kLegRoundsMax) {
     return Error{Code::invalid_argument, 0, "local: a leg has 1 to 32 rounds"};
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "carrier/local/local_test.h"
+#include "device/bench.h"
 
 namespace sluice::local {
 namespace {
@@ -38,7 +39,9 @@ TEST(LocalPort, ARefusedPostLeavesTheOpenExchangeAlone) {
 TEST(LocalPort, DeviceMemoryIsRefused) {
   const auto world = world_of(1);
   LegByHand seat = sum_seat(1, 8, 1);
-  const Status posted = world->port(0).post({0, 5}, {.device = true}, seat.rounds);
+  const device::Accelerator device{&device::emulated(), 0};
+  device::Bench bench(device, nullptr);
+  const Status posted = world->port(0).post({0, 5}, Place{&bench}, seat.rounds);
   ASSERT_FALSE(posted.has_value());
   EXPECT_EQ(posted.error().code, Code::unavailable);
 }

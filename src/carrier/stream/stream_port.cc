@@ -193,7 +193,7 @@ Verdict Port::join_all(std::span<Port* const> ports, std::chrono::nanoseconds ti
 }
 
 Status Port::post(const Ticket& ticket, const Place& place, std::span<const Round> leg) {
-  if (place.device) return Error{Code::unavailable, 0, "stream: bytes on a device"};
+  if (place.on_device()) return Error{Code::unavailable, 0, "stream: bytes on a device"};
   const std::lock_guard lock(mutex_);
   used_ = now();
   SLUICE_TRY(worker_.post(ticket, leg));

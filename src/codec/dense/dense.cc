@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "codec/dense/dense_device.h"
 #include "codec/input.h"
 
 namespace sluice::dense {
@@ -17,20 +18,29 @@ float scale_for(Op op, std::uint32_t workers) {
   return op == Op::f16_sum ? 1.0f / static_cast<float>(std::bit_ceil(workers)) : 1.0f;
 }
 
+// The one round of a chunk, with memory from the arena.
+struct DenseRound {
+  DenseRound(const Chunk& chunk, Arena& arena, Op op) {
+    const auto bits = static_cast<std::uint8_t>(8 * floats::size_of(float_format(op)));
+    round.what = {.op = op, .bits = bits, .count = chunk.extent.count, .grain = kGrain};
+    up = arena.place<std::byte>(up_size(round.what));
+    round.up = up;
+    round.down = arena.place<std::byte>(down_size_max(round.what, chunk.extent.workers));
+    round.only = chunk.only;
+    round.anywhere = !chunk.place.is_shared;  // A device reads only what lies where it reaches.
+  }
+  Round round;
+  std::span<std::byte> up;
+};
+
 class DenseExchange final : public Exchange {
  public:
-  DenseExchange(const Chunk& chunk, Arena& arena, Op op)
-      : chunk_(chunk), format_(float_format(op)), scale_(scale_for(op, chunk.extent.workers)) {
-    round_.what = {.op = op,
-                   .bits = static_cast<std::uint8_t>(8 * floats::size_of(format_)),
-                   .count = chunk.extent.count,
-                   .grain = kGrain};
-    up_ = arena.place<std::byte>(up_size(round_.what));
-    round_.up = up_;
-    round_.down = arena.place<std::byte>(down_size_max(round_.what, chunk.extent.workers));
-    round_.only = chunk.only;
-    round_.anywhere = true;
-  }
+  DenseExchange(const Chunk& chunk, const DenseRound& made, Op op)
+      : chunk_(chunk),
+        format_(float_format(op)),
+        scale_(scale_for(op, chunk.extent.workers)),
+        up_(made.up),
+        round_(made.round) {}
 
   Result<Leg> next(std::span<const Answer> answers) override {
     if (!asked_) return encode();
@@ -96,6 +106,7 @@ class DenseCodec final : public Codec {
             .quorum = true,
             .elementwise = true,
             .rounds_sums = op_ != Op::f32_sum,
+            .on_device = true,
             // Inputs that a half-width format rounds to zero take nothing off.
             .contraction = op_ == Op::f32_sum ? Contraction::always : Contraction::typical,
             .error_max = adding + rounding,
@@ -108,7 +119,10 @@ class DenseCodec final : public Codec {
     return {.multiple_of = kGrain, .count_max = kCountMax};
   }
   Exchange* begin(const Chunk& chunk, Arena& arena) const override {
-    return arena.make<DenseExchange>(chunk, arena, op_);
+    const DenseRound made(chunk, arena, op_);
+    if (!chunk.place.on_device()) return arena.make<DenseExchange>(chunk, made, op_);
+    return arena.make<DenseDeviceExchange>(chunk, made.round, made.up,
+                                           scale_for(op_, chunk.extent.workers));
   }
 
  private:

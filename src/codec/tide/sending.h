@@ -24,15 +24,16 @@ class Sending {
  public:
   static constexpr std::size_t kRounds = dither::kWidthMax + 1;  // widths 1 to 8, then the exact
 
-  // Room for any choice of widths; with `exact` also for any block as float32. Without it no block
-  // may be kExact.
-  Sending(Arena& arena, const TideLayout& layout, std::uint32_t workers, bool exact);
+  // Room for any choice of widths and for any block as float32. On a device plan() takes what it
+  // needs from the bench instead, and the device reads the sums.
+  Sending(Arena& arena, const TideLayout& layout, std::uint32_t workers, const Place& place);
 
   // Who travels how: by block, a width, kExact, or 0 for not at all. To be filled before plan().
   [[nodiscard]] std::span<std::uint8_t> widths() { return widths_; }
   [[nodiscard]] std::span<const std::uint8_t> widths() const { return widths_; }
 
-  // All memory, for a chunk that has no blocks but one exact round.
+  // Instead of plan(), for a chunk that has no blocks but one exact round: so many bytes each way.
+  void plan_exact(std::size_t size) { take(size, size); }
   [[nodiscard]] std::span<std::byte> memory_up() const { return up_; }
   [[nodiscard]] std::span<std::byte> memory_down() const { return down_; }
 
@@ -71,6 +72,9 @@ class Sending {
                                            std::size_t{size} / 8 * bits);
   }
 
+  // All of a round's own bytes, by index_of its width.
+  [[nodiscard]] std::span<std::byte> up_of(std::size_t index) const { return up_of_[index]; }
+
   // Reads all sums of codes, of answers that have passed check_answer(); bad bytes are
   // Code::malformed. Nothing else may go wrong with them afterwards.
   Status read(std::span<const Answer> answers, std::uint32_t workers);
@@ -81,6 +85,10 @@ class Sending {
   }
 
  private:
+  // On a device: so much memory of the wave.
+  void take(std::size_t up, std::size_t down);
+
+  Place place_;
   std::span<std::uint8_t> widths_;
   std::span<std::byte> up_;
   std::span<std::byte> down_;

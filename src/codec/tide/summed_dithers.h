@@ -17,6 +17,9 @@ constexpr std::uint32_t shift_of(std::uint32_t rank, std::uint32_t workers) {
   return dither::kSteps * rank / workers;
 }
 
+// SummedDithers::constant of one worker whose dither is b(U) itself.
+inline double own_constant(unsigned width) { return 0.5 * (255 - 256 * ((1 << width) - 1)); }
+
 // Of a set of workers: Σ U_k as b(U) plus a number, and with it the centre of their sums.
 class SummedDithers {
  public:

@@ -29,6 +29,7 @@ class TideCodec final : public Codec {
             .quorum = true,
             .rounds_sums = settings_.down == Down::round && is_cut(workers),
             .fuses_feedback = true,
+            .on_device = true,
             .contraction = Contraction::typical,
             .model_size = kCountWords * sizeof(std::uint64_t),
             .tally_count = kCountWords};

@@ -9,9 +9,6 @@ namespace sluice::tide {
 
 namespace {
 
-// SummedDithers::constant of one worker whose dither is b(U) itself.
-double own_constant(unsigned width) { return 0.5 * (255 - 256 * ((1 << width) - 1)); }
-
 // Whether the mean is best written past the caches: it is not what the encoder has just read, there
 // is much of it, and every block of it, of 16 coordinates at least, is on cache lines.
 bool is_far(const Chunk& chunk) {

@@ -19,9 +19,11 @@ struct TideSettings {
   bool floor = true;  // live blocks have a bit before the waterline spends the rest
 
   // What rounding a sum on the way down loses is in nobody's residual, so feedback asks for sums
-  // that lose nothing.
-  [[nodiscard]] Down down_for(bool feedback) const {
-    return down.value_or(feedback ? Down::narrow : Down::round);
+  // that lose nothing. Narrow grains are found one after the other, which a device cannot: there
+  // they are full, which loses nothing either.
+  [[nodiscard]] Down down_for(bool feedback, bool on_device = false) const {
+    const Down asked = down.value_or(feedback ? Down::narrow : Down::round);
+    return on_device && asked == Down::narrow ? Down::full : asked;
   }
   // Of rounded sums.
   [[nodiscard]] std::uint8_t extra_for(std::uint32_t workers) const {

@@ -15,22 +15,6 @@ constexpr std::int32_t kWaterlineMost = kCodeMost;
 constexpr std::uint64_t kTurnsMax = std::uint64_t{1} << 40;
 constexpr double kBudgetMax = 0x1p62;
 
-// Faint blocks deserve what the least of the others do: waterlines and counts, which are saved,
-// need not reach down to them.
-constexpr std::int32_t counted_as(Code12 code) { return std::max(code, kCodeLeast); }
-
-// The width by code − waterline.
-constexpr auto kWidths = [] {
-  std::array<std::uint8_t, kOffset.back() + 1> widths{};
-  for (std::size_t above = 0; above < widths.size(); ++above) {
-    for (unsigned w = 1; w <= dither::kWidthMax; ++w) {
-      if (static_cast<std::int32_t>(above) >= kOffset[w])
-        widths[above] = static_cast<std::uint8_t>(w);
-    }
-  }
-  return widths;
-}();
-
 // Lanes of the blocks that deserve so many bits at a waterline.
 std::uint64_t lanes_with(std::span<const std::uint64_t> summed, unsigned width,
                          std::int32_t waterline) {
@@ -51,19 +35,6 @@ std::uint64_t spent(std::span<const std::uint64_t> summed, std::int32_t waterlin
 }
 
 }  // namespace
-
-unsigned width_at(Code12 code, std::int32_t waterline, bool turn) {
-  if (!is_scale(code)) return 0;
-  const unsigned width = kWidths[static_cast<std::size_t>(
-      std::clamp(counted_as(code) - waterline, 0, kOffset.back()))];
-  return turn ? std::max(width, 1u) : width;
-}
-
-void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real) {
-  if (is_scale(code)) counts[static_cast<std::size_t>(counted_as(code) - kCodeLeast)] += size;
-  counts[kCodes] += real;
-  counts[kCodes + 1] += 1;
-}
 
 std::uint64_t budget(double bits, std::uint64_t real, std::uint64_t blocks) {
   const auto all = static_cast<std::uint64_t>(

@@ -12,6 +12,7 @@
 // may come from a damaged saved state: any are safe. Spans of counts have kCountWords words.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +26,52 @@ namespace sluice::tide {
 inline constexpr std::array<std::int32_t, dither::kWidthMax + 1> kOffset{0,  3,  7,  14, 21,
                                                                          28, 35, 42, 49};
 
-// Codes 0 and 4095 have no bits. A live block whose `turn` it is has at least one.
-unsigned width_at(Code12 code, std::int32_t waterline, bool turn);
+namespace detail {
+
+// Faint blocks deserve what the least of the others do: waterlines and counts, which are saved,
+// need not reach down to them.
+constexpr std::int32_t counted_as(Code12 code) { return std::max(code, kCodeLeast); }
+
+// The width by code − waterline.
+inline constexpr auto kWidths = [] {
+  std::array<std::uint8_t, kOffset.back() + 1> widths{};
+  for (std::size_t above = 0; above < widths.size(); ++above) {
+    for (unsigned w = 1; w <= dither::kWidthMax; ++w) {
+      if (static_cast<std::int32_t>(above) >= kOffset[w])
+        widths[above] = static_cast<std::uint8_t>(w);
+    }
+  }
+  return widths;
+}();
+
+// Whether a waterline that is one lower would give a bit more, by code − waterline; where a block
+// has one bit at least, and where it need not.
+inline constexpr auto kRaises = [] {
+  std::array<std::array<bool, kOffset.back() + 1>, 2> raises{};
+  for (std::size_t above = 0; above + 1 < kWidths.size(); ++above) {
+    raises[false][above] = kWidths[above + 1] != kWidths[above];
+    raises[true][above] = raises[false][above] && kWidths[above] != 0;
+  }
+  return raises;
+}();
+
+constexpr std::size_t above(Code12 code, std::int32_t waterline) {
+  return static_cast<std::size_t>(std::clamp(counted_as(code) - waterline, 0, kOffset.back()));
+}
+
+}  // namespace detail
+
+// Codes 0 and 4095 have no bits. A live block whose `turn` it is has at least one. Inline, as
+// count_block: a million blocks of a step take longer for the way to a function.
+inline unsigned width_at(Code12 code, std::int32_t waterline, bool turn) {
+  if (!is_scale(code)) return 0;
+  const unsigned width = detail::kWidths[detail::above(code, waterline)];
+  return turn ? std::max(width, 1u) : width;
+}
+// Whether the next lower waterline would give it one more.
+inline bool raises_at(Code12 code, std::int32_t waterline, bool turn) {
+  return is_scale(code) && detail::kRaises[turn][detail::above(code, waterline)];
+}
 inline constexpr std::uint8_t kExact = 0xff;  // in place of a width: the block travels as float32
 
 // Agreed counts of a set of blocks, as plain words so that they can be a group's tally: lanes by
@@ -34,8 +79,16 @@ inline constexpr std::uint8_t kExact = 0xff;  // in place of a width: the block 
 inline constexpr std::size_t kCodes = kCodeMost - kCodeLeast + 1;
 inline constexpr std::size_t kCountWords = kCodes + 2;
 using Counts = std::span<std::uint64_t>;
+// Where the lanes of a code are; it is a scale.
+inline std::size_t place_in_counts(Code12 code) {
+  return static_cast<std::size_t>(detail::counted_as(code) - kCodeLeast);
+}
 // Adds a block of `size` lanes, of which `real` are coordinates.
-void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real);
+inline void count_block(Counts counts, Code12 code, std::uint32_t size, std::uint32_t real) {
+  if (is_scale(code)) counts[place_in_counts(code)] += size;
+  counts[kCodes] += real;
+  counts[kCodes + 1] += 1;
+}
 
 // Bits for codes when `bits` per real coordinate pay for everything, scales included.
 std::uint64_t budget(double bits, std::uint64_t real, std::uint64_t blocks);

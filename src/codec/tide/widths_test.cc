@@ -89,6 +89,11 @@ TEST(TideWidths, AWidthIsHowManyOffsetsTheCodeIsAboveTheWaterline) {
       // Faint blocks count as the weakest of the others.
       const unsigned wanted = scale ? deserved(std::max(one, kCodeLeast), waterline) : 0u;
       ASSERT_EQ(width_at(one, waterline, false), wanted) << code << ' ' << waterline;
+      for (const bool turn : {false, true}) {
+        ASSERT_EQ(raises_at(one, waterline, turn),
+                  width_at(one, waterline - 1, turn) != width_at(one, waterline, turn))
+            << code << ' ' << waterline;
+      }
       ASSERT_EQ(width_at(one, waterline, true), scale ? std::max(wanted, 1u) : 0u)
           << code << waterline;
     }

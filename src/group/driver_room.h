@@ -1,0 +1,45 @@
+// Memory that a driver lays its exchanges in: of the host, or where a device reaches it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "device/device_memory.h"
+
+namespace sluice {
+
+class DriverRoom {
+ public:
+  enum class Kind { host, shared, device };  // shared: of the host, and the device reaches it too
+
+  // `on` is looked at by the other kinds than host, and outlives this.
+  DriverRoom(Kind kind, const device::Accelerator* on) : kind_(kind), on_(on) {}
+
+  // At least so many bytes; what was there is lost where there were fewer. May throw bad_alloc.
+  void fit(std::size_t size) {
+    if (bytes().size() >= size) return;
+    switch (kind_) {
+      case Kind::host: grow(host_, size); return;
+      case Kind::shared: shared_ = device::SharedMemory(*on_, size); return;
+      case Kind::device: device_ = device::DeviceMemory(*on_, size); return;
+    }
+  }
+  [[nodiscard]] std::span<std::byte> bytes() {
+    switch (kind_) {
+      case Kind::host: break;
+      case Kind::shared: return shared_.bytes();
+      case Kind::device: return device_.bytes();
+    }
+    return host_.bytes();
+  }
+
+ private:
+  Kind kind_;
+  const device::Accelerator* on_;
+  AlignedBuffer host_;
+  device::SharedMemory shared_;
+  device::DeviceMemory device_;
+};
+
+}  // namespace sluice
