@@ -57,6 +57,16 @@ def version() -> str:
     return str(load().sluice_version().decode())
 
 
+def gpu_status() -> Optional[str]:
+    """"" if codecs can run on a GPU here, or why not; None if the library is too old to know."""
+    library = load()
+    if not hasattr(library, "sluice_gpu_status"):
+        return None
+    library.sluice_gpu_status.argtypes = []
+    library.sluice_gpu_status.restype = ctypes.c_char_p
+    return str(library.sluice_gpu_status().decode("utf-8", "replace"))
+
+
 def last_error() -> str:
     """The text of the calling thread's last error."""
     return str(load().sluice_last_error().decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What is here: versions, library, codecs, environment.
+"""What is here: versions, library, codecs, whether GPUs can be used, environment.
 
     python -m sluice.info [--json]
 
@@ -23,6 +23,7 @@ from . import _library
 from ._catalogue import carriers, codecs
 
 MPI_NAMES = ("mpi", "mpich")
+CUDA_VARIABLE = "SLUICE_CUDA_LIBRARY"
 
 
 def gather() -> dict[str, Any]:
@@ -34,6 +35,7 @@ def gather() -> dict[str, Any]:
         "library": str(_library.path()),
         "error": None,
         "kernels": None,
+        "gpu_codecs": None,
         "codecs": [],
         "carriers": [],
         "python": platform.python_version(),
@@ -53,9 +55,42 @@ def gather() -> dict[str, Any]:
     info["sluice"] = _library.version()
     info["abi"] = library.sluice_abi_version()
     info["kernels"] = library.sluice_kernel_level().decode()
+    info["gpu_codecs"] = _gpu_codecs()
     info["codecs"] = codecs()
     info["carriers"] = carriers()
     return info
+
+
+def _gpu_codecs() -> str:
+    """Whether codecs can run on a GPU: yes and on what, no and why not, or unknown."""
+    why_not = _library.gpu_status()
+    if why_not is None:
+        return "unknown: this library is too old to say"
+    return f"no: {why_not}" if why_not else f"yes ({_gpus()})"
+
+
+def _gpus() -> str:
+    """The GPUs that this process sees, and what their driver supports."""
+    if os.environ.get(CUDA_VARIABLE) == "emulated":
+        return f"emulated on the host: {CUDA_VARIABLE}"
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        version, count = ctypes.c_int(), ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDriverGetVersion(ctypes.byref(version)) or \
+                driver.cuDeviceGetCount(ctypes.byref(count)):
+            return "the driver does not say on what"
+        names = {_gpu_name(driver, i): None for i in range(count.value)}  # each once, in order
+    except (OSError, AttributeError) as error:
+        return f"the driver does not say on what: {error}"
+    devices = "1 device" if count.value == 1 else f"{count.value} devices"
+    return (f"{devices}, {', '.join(names)}, driver of CUDA"
+            f" {version.value // 1000}.{version.value % 1000 // 10}")
+
+
+def _gpu_name(driver: ctypes.CDLL, ordinal: int) -> str:
+    text = ctypes.create_string_buffer(256)
+    failed = driver.cuDeviceGetName(text, len(text), ordinal)
+    return f"device {ordinal}" if failed else text.value.decode("utf-8", "replace")
 
 
 def _module_version(name: str) -> Optional[str]:
@@ -78,7 +113,8 @@ def _text(info: dict[str, Any]) -> str:
         elif isinstance(value, list):
             value = ", ".join(value) or None
         if key != "error" or value:
-            lines.append(f"{key.replace('_', ' '):<12} {'not found' if value is None else value}")
+            name = key.replace("_", " ").replace("gpu", "GPU")
+            lines.append(f"{name:<12} {'not found' if value is None else value}")
     return "\n".join(lines)
 
 

@@ -8,13 +8,14 @@ import torch.distributed as dist
 from ddp_kit import case
 
 from sluice.torch._collectives import Collectives
+from sluice.torch._placement import Place
 from sluice.torch._ranks import Ranks
 
 LONG = 300.0  # more than the launcher's limit: nobody learns of anything by the time-out
 
 
 def made(timeout=kit.TIMEOUT):
-    ranks = Ranks(None, 1, timeout, None, "torch")
+    ranks = Ranks(None, Place(tracks=1), timeout, "torch")
     kit.launched_ranks.later(ranks.close)
     return Collectives(ranks, ranks.groups[0], lambda: "a test")
 

@@ -13,7 +13,7 @@ from ddp_kit import case
 
 import sluice
 import sluice.torch
-from sluice.torch import SluiceError, SluiceState, hook
+from sluice.torch import SluiceError, SluiceState, _placement, hook
 
 WIDE = {"wide": (33, 129)}
 SOON = 8.0  # seconds: a limit where a fault would make ranks wait for each other
@@ -85,7 +85,7 @@ BAD_VALUES = {
     "start_step": (-1, 2**40 + 1, "late", 1.5, False),
     "seed": (-1, 2**63, "x", 0.5),
     "tracks": (0, 17, "two", 2.5, True, math.inf, math.nan, b"2"),
-    "wave": (4095, 2**28 + 1, "", "x"),
+    "wave": (4095, 2**28 + 1, 4096.5, "x"),
     "timeout": (0, 0.05, -1, 86401, math.inf, math.nan, "soon", True),
     "check_every": (-1, 2**31 + 1, "x"),
     "probe_every": (-1, 2**31 + 1, "x"),
@@ -177,12 +177,18 @@ def feedback_that_would_diverge_or_lose_something_is_refused(rank, size):
 
 
 @case
-def nccl_has_one_track(rank, size):
-    """Its process groups on one device would wait for each other."""
-    assert SluiceState(backend="nccl").settings.track_count == 1
+def nccl_is_for_parameters_on_a_gpu(rank, size):
     for more in ({}, {"carrier": "stream"}):
-        with kit.fails(ValueError, "tracks is 2", "'nccl'", "accepted: 1 track, or backend gloo"):
-            SluiceState(backend="nccl", tracks=2, **more)
+        with kit.fails(ValueError, "backend 'nccl'", "the parameters are on the CPU",
+                       "accepted: gloo"):
+            kit.attach(sheet(), backend="nccl", **more)
+
+
+@case
+def parameters_on_two_devices_are_refused(rank, size):
+    devices = [torch.device("cuda", 1), torch.device("cpu"), torch.device("cuda", 1)]
+    with kit.fails(ValueError, "parameters on cpu and cuda:1", "accepted: all", "on one device"):
+        _placement.choose(SluiceState().settings, [], None, devices, alone=False)
 
 
 # --- ranks that disagree ---

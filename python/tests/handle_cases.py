@@ -17,7 +17,7 @@ from sluice.torch import SluiceState, hook
 STATS = {"codec", "codecs", "steps", "buckets", "gradient_bytes", "skipped_steps", "checks",
          "exact_buckets",
          "sparse_buckets", "sparse_rows", "bytes_sent", "bytes_received", "collectives",
-         "retransmits", "ratio", "seconds", "vnmse", "silent_blocks", "probes", "layers",
+         "retransmits", "ratio", "seconds", "device", "vnmse", "silent_blocks", "probes", "layers",
          "interval"}
 TURNS = 32  # probes until every block had its turn
 

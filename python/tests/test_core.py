@@ -403,6 +403,50 @@ class Info(unittest.TestCase):
         self.assertEqual(said["torch"], torch and torch.__version__)
         self.assertIsNone(said["error"])
 
+    def gpu_line(self, status):
+        """What the line about GPUs says where the library's function gives this."""
+        with mock.patch.object(_library, "gpu_status", return_value=status):
+            lines = info._text(info.gather()).splitlines()
+        return next(line for line in lines if line.startswith("GPU codecs   "))[13:]
+
+    def test_gpu_codecs_are_said_with_the_reason(self):
+        self.assertEqual(self.gpu_line("gpu: no driver"), "no: gpu: no driver")
+        self.assertEqual(self.gpu_line(None), "unknown: this library is too old to say")
+
+    def test_gpus_are_counted_and_named(self):
+        def set_to(value):
+            return lambda at: setattr(at._obj, "value", value) or 0
+
+        def name(text, size, ordinal):
+            text.value = b"NVIDIA H200"
+            return 0
+
+        driver = mock.Mock(cuInit=lambda flags: 0, cuDriverGetVersion=set_to(13000),
+                           cuDeviceGetCount=set_to(2), cuDeviceGetName=name)
+        with mock.patch.dict(os.environ, SLUICE_CUDA_LIBRARY=""), \
+                mock.patch.object(info.ctypes, "CDLL", return_value=driver):
+            self.assertEqual(self.gpu_line(""),
+                             "yes (2 devices, NVIDIA H200, driver of CUDA 13.0)")
+            driver.cuDeviceGetCount = set_to(1)
+            driver.cuDeviceGetName = lambda text, size, ordinal: 1
+            self.assertEqual(self.gpu_line(""), "yes (1 device, device 0, driver of CUDA 13.0)")
+            driver.cuInit = lambda flags: 100
+            self.assertEqual(self.gpu_line(""), "yes (the driver does not say on what)")
+        with mock.patch.dict(os.environ, SLUICE_CUDA_LIBRARY="emulated"):
+            self.assertEqual(self.gpu_line(""),
+                             "yes (emulated on the host: SLUICE_CUDA_LIBRARY)")
+
+    def test_the_library_says_why_there_are_no_gpu_codecs(self):
+        said = _library.gpu_status()
+        if said is None:
+            self.skipTest("a library without sluice_gpu_status")
+        line = json.loads(self.run_info("--json").stdout)["gpu_codecs"]
+        self.assertRegex(line, r"^yes \(." if said == "" else "^no: .")
+
+    def test_an_old_library_does_not_know_about_gpus(self):
+        with mock.patch.object(_library, "load", return_value=object()):
+            self.assertIsNone(_library.gpu_status())
+
     def test_without_a_library_it_still_answers(self):
         done = self.run_info("--json", SLUICE_LIBRARY="/nowhere/libsluice.so")
         self.assertEqual(done.returncode, 1)

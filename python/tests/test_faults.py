@@ -45,20 +45,25 @@ PLAN = {
 }
 
 
-class Faults(unittest.TestCase):
+class OnVictims:
+    """What is checked after faults, of a plan and an environment."""
+
+    plan, env = PLAN, {}
+
     @classmethod
     def setUpClass(cls):
         with concurrent.futures.ThreadPoolExecutor(LAUNCHES_AT_ONCE) as pool:
             futures = {}
-            for name, (size, victim, how) in PLAN.items():
+            for name, (size, victim, how) in cls.plan.items():
                 futures[name] = pool.submit(launch, size, [f"fault_cases.{name}"], timeout=LIMIT,
+                                            env=cls.env,
                                             expendable=[victim] if how is STOPPED else [])
             cls.reports = {name: future.result()[f"fault_cases.{name}"]
                            for name, future in futures.items()}
 
     def survivors(self, name):
         """(rank, text) of all ranks but the victim, which ended as planned."""
-        size, victim, how = PLAN[name]
+        size, victim, how = self.plan[name]
         reports = self.reports[name]
         self.assertEqual(len(reports), size)
         self.assertIn(how, reports[victim].text)
@@ -72,7 +77,7 @@ class Faults(unittest.TestCase):
                 yield rank, text
 
     def check_missing(self, name, *patterns, where=f"step {STEP}"):
-        size, victim, how = PLAN[name]
+        size, victim, how = self.plan[name]
         if how is KILLED:
             patterns += ("its process has ended",)
         for rank, text in self.survivors(name):
@@ -82,6 +87,8 @@ class Faults(unittest.TestCase):
                              {f"rank {victim}"}, f"rank {rank} says {text}")
             self.assertLess(len(text), 4000, f"rank {rank} says {text}")
 
+
+class Faults(OnVictims, unittest.TestCase):
     def test_a_rank_that_is_killed_is_named_with_operation_bucket_and_step(self):
         self.check_missing("killed_between_buckets", "bucket [01]", "all-(to-all|gather|reduce)")
 

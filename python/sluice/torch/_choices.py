@@ -33,6 +33,9 @@ class Choices:
     def has_patterns(self) -> bool:
         return not self._whole
 
+    def codecs(self) -> list[_native.Codec]:
+        return [codec for _, codec in self._rules]
+
     def facts(self) -> list[list[str]]:
         """What ranks compare, however it was spelled."""
         return [[pattern, codec.spec] for pattern, codec in self._rules]

@@ -1,4 +1,7 @@
-"""Collectives of one process group: as the library asks for them, and for what is not its own."""
+"""Collectives of one process group: as the library asks for them, and for what is not its own.
+
+Those of Gloo, with bytes of the host; _nccl.py has the others.
+"""
 
 from __future__ import annotations
 
@@ -12,55 +15,29 @@ import torch
 import torch.distributed as dist
 
 from sluice.torch import _native
+from sluice.torch._buffers import Buffer
 from sluice.torch._errors import SluiceError
+from sluice.torch._placement import SPARE
 from sluice.torch._ranks import Ranks
 
 NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
          _native.MAXIMUM: "all-reduce", _native.SUM: "all-reduce"}
 AT_ONCE = datetime.timedelta(milliseconds=1)
 END = 1 << 20  # Tags of messages between two ranks are below it, of those that never come above.
-
-
-class Buffer:
-    """Bytes for a collective: on the host for us, and where the process group wants them."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._host = self._there = torch.empty(0, dtype=torch.uint8)
-
-    def fit(self, size: int) -> torch.Tensor:
-        """At least so many bytes, on the host; grows, never shrinks."""
-        if self._host.numel() < size:
-            on_host = self._device.type == "cpu"
-            self._host = torch.empty(size + size // 4, dtype=torch.uint8, pin_memory=not on_host)
-            self._there = self._host if on_host else torch.empty_like(self._host,
-                                                                      device=self._device)
-        return self._host[:size]
-
-    def reserve(self, size: int) -> int:
-        """The address of so many bytes."""
-        if self._host.numel() < size:
-            self.fit(size)
-        return self._host.data_ptr()
-
-    def there(self, size: int, filled: bool) -> torch.Tensor:
-        """The first bytes where the process group wants them, with the host's content if filled."""
-        there = self._there[:size]
-        if filled and self._there is not self._host:
-            there.copy_(self._host[:size])
-        return there
-
-    def back(self, size: int) -> None:
-        """What arrived, to the host."""
-        if self._there is not self._host:
-            self._host[:size].copy_(self._there[:size])
+TRACKS_MAX = 16
+HOST_ROOM = 1 << 20  # bytes, for what goes through the host beside a device
+BUFFERS = _native.GATHERED + 1 + _native.ON_DEVICE
 
 
 class Collectives:
-    """One collective at a time, on one thread."""
+    """One collective at a time, on one thread. Those of several tracks may share a group: then
+    one thread has them all, and each has an index."""
 
-    def __init__(self, ranks: Ranks, group: Any, position: Callable[[], str]) -> None:
-        self.doing = ""  # the collective in hand, for words …
+    sends_messages = True  # Large all-to-alls are messages: see _swap_messages.
+
+    def __init__(self, ranks: Ranks, group: Any, position: Callable[[], str],
+                 index: int = 0) -> None:
+        self.doing = ""  # the collective in hand, or the last on a device, for words …
         self.number = 0  # … and the first bucket in it
         self.error: BaseException | None = None  # what a callback raised
         self.closing = False  # after interrupt()
@@ -71,17 +48,32 @@ class Collectives:
         # that itself.
         self._backend = group._get_backend(ranks.device) if hasattr(group, "_get_backend") \
             else group
-        self._buffers = [Buffer(ranks.device) for _ in range(4)]
+        self._buffers = self._make_buffers()
         self._works: list[Any] = []  # of the collective in hand
         self._swaps = 0  # of messages, so far
-        self._filled: tuple[Buffer, int] | None = None  # by the collective in hand
-        self._on_host = ranks.device.type == "cpu"  # that is, over Gloo
+        self._first_tag = index * (END // TRACKS_MAX)
         self._options = {_native.MAXIMUM: dist.AllreduceOptions(),
                          _native.SUM: dist.AllreduceOptions()}
         self._options[_native.MAXIMUM].reduceOp = dist.ReduceOp.MAX
         self.callbacks = _native.Callbacks(
             reserve=_native.RESERVE(self._reserve), start=_native.START(self._start),
             test=_native.TEST(self._test), wait=_native.WAIT(self._wait))
+
+    def _make_buffers(self) -> list[Buffer]:
+        return [Buffer(self._ranks.place.is_cuda) for _ in range(BUFFERS)]
+
+    def make_room(self, up: int, down: int) -> None:
+        """For waves of so many bytes each way, while nothing is on its way: later, memory is taken
+        at the cost of whoever computes."""
+        where = _native.ON_DEVICE if self._ranks.place.carries else 0
+        for buffer, size in ((_native.SEND, up), (_native.RECEIVED, up), (_native.GATHERED, down),
+                             (_native.ANSWER, down // self._ranks.size + SPARE)):
+            self._buffers[where + buffer].make_room(size)
+        for buffer in range(where):
+            self._buffers[buffer].make_room(HOST_ROOM)
+
+    def give_up(self) -> None:
+        """From another thread, when a rank has gone. Over Gloo, who waits for it hears of it."""
 
     def interrupt(self) -> None:
         """From another thread: whoever waits here fails, and so does what comes later."""
@@ -99,7 +91,7 @@ class Collectives:
         """Gloo has no call for it, but it closes all of a group's connections, and so wakes all who
         wait for them, when one wait is over its time."""
         backend, ranks = self._backend, self._ranks
-        if backend is None or not self._on_host:
+        if backend is None:
             return
         nothing = torch.empty(1, dtype=torch.uint8)
         # A tag chooses one of as many sets of connections as Gloo has interfaces. A rank that is
@@ -144,7 +136,7 @@ class Collectives:
     def _wait(self, _: Any, seconds: float) -> int:
         """The process group has the time-out."""
         try:
-            self.finish()
+            self.finish(seconds)
             return 0
         except BaseException as error:
             return self._failed(error)
@@ -171,26 +163,22 @@ class Collectives:
 
     def _begin(self, name: str, method: str, *arguments: Any,
                fills: tuple[Buffer, int] | None = None) -> None:
-        """A failure of it and of finish() leaves its name in `doing`."""
-        self._prepare(name, fills)
+        """A failure of it and of finish() leaves its name in `doing`. `fills` is what arrives
+        where, of which _nccl.py makes use."""
+        self._prepare(name)
         self._works = [getattr(self._backend, method)(*arguments)]
 
-    def _prepare(self, name: str, fills: tuple[Buffer, int] | None) -> None:
+    def _prepare(self, name: str) -> None:
         self.doing = name
         self._ranks.check(self._position)
         if self._backend is None:
             raise RuntimeError("the process group was given back")
-        self._filled = fills
 
-    def finish(self) -> None:
-        """Waits; then what arrived is on the host."""
+    def finish(self, seconds: float | None = None) -> None:
+        """Waits until what arrives is there; the process group has the time-out."""
         for work in self._works:
             work.wait()
         self._works = []
-        if not self._on_host:
-            torch.cuda.current_stream().synchronize()
-        if self._filled is not None:
-            self._filled[0].back(self._filled[1])
         self.doing = ""
 
     def _all_to_all(self, source: Buffer, send: list[int], target: Buffer, receive: list[int],
@@ -198,8 +186,8 @@ class Collectives:
         sent, received = sum(send), sum(receive)
         to, into = source.there(sent, True), target.there(received, False)
         # With two ranks messages are cheaper; with more, many small ones are not.
-        if self._on_host and (self._ranks.size == 2 or not is_small):
-            self._prepare(name, None)
+        if self.sends_messages and (self._ranks.size == 2 or not is_small):
+            self._prepare(name)
             self._works = self._swap_messages(to.split(send), into.split(receive))
         else:
             self._begin(name, "alltoall_base", into, to, receive, send, fills=(target, received))
@@ -214,7 +202,8 @@ class Collectives:
         """
         rank, size, backend = self._ranks.rank, self._ranks.size, self._backend
         others = [(rank + ahead) % size for ahead in range(1, size)]
-        tag, self._swaps = self._swaps % END, self._swaps + 1
+        tag = self._first_tag + self._swaps % (END // TRACKS_MAX)
+        self._swaps += 1
         works = [backend.recv([receive[other]], other, tag) for other in reversed(others)
                  if receive[other].numel()]
         works += [backend.send([send[other]], other, tag) for other in others
@@ -227,8 +216,8 @@ class Collectives:
         """Rank r's bytes at r times their number."""
         size = self._ranks.size * each
         mine, every = source.there(each, True), target.there(size, False)
-        if self._on_host and self._ranks.size == 2:  # whose ring would be one connection
-            self._prepare(name, None)
+        if self.sends_messages and self._ranks.size == 2:  # whose ring would be one connection
+            self._prepare(name)
             self._works = self._swap_messages([mine, mine], every.split(each))
         elif self._ranks.gathers_flat:
             self._begin(name, "_allgather_base", every, mine, fills=(target, size))

@@ -10,7 +10,8 @@ from typing import Any, Sequence
 from sluice import _library
 from sluice.torch._errors import SluiceError
 
-SEND, RECEIVED, ANSWER, GATHERED = range(4)  # buffers of a port over collectives
+SEND, RECEIVED, ANSWER, GATHERED = range(4)  # buffers of a port over collectives …
+ON_DEVICE = 4  # … and, added to these, the same on its device
 ALL_TO_ALL, ALL_GATHER, MAXIMUM, SUM = range(1, 5)  # collectives
 CLOSED, BUCKET, TURN = range(3)  # events of a queue
 
@@ -26,7 +27,7 @@ class Options(Sized):
     _fields_ = [("size", c.c_size_t), ("rank", c.c_uint32), ("workers", c.c_uint32),
                 ("seed", c.c_uint64), ("feedback", c.c_char_p), ("chunk", c.c_uint32),
                 ("window", c.c_uint32), ("timeout", c.c_double), ("keep_before", c.c_uint32),
-                ("reserved", c.c_uint32)]
+                ("reserved", c.c_uint32), ("device", c.c_void_p)]
 
 
 class TensorInfo(c.Structure):
@@ -44,7 +45,8 @@ class Entry(c.Structure):
 
 class Order(Sized):
     _fields_ = [("size", c.c_size_t), ("step", c.c_uint64), ("number", c.c_uint64),
-                ("digest", c.c_uint32), ("probe", c.c_uint32)]
+                ("digest", c.c_uint32), ("probe", c.c_uint32), ("on_device", c.c_uint32),
+                ("format", c.c_uint32), ("ready", c.c_void_p)]
 
 
 class Probe(c.Structure):
@@ -65,6 +67,12 @@ class Traffic(Sized):
                 ("retransmits", c.c_uint64), ("collectives", c.c_uint64),
                 ("encode_seconds", c.c_double), ("decode_seconds", c.c_double),
                 ("combine_seconds", c.c_double), ("network_seconds", c.c_double)]
+
+
+class DeviceCounts(Sized):
+    _fields_ = [("size", c.c_size_t), ("waves", c.c_uint64), ("launches", c.c_uint64),
+                ("launches_most", c.c_uint64), ("uploaded_bytes", c.c_uint64),
+                ("grown", c.c_uint64)]
 
 
 class Collective(Sized):
@@ -90,7 +98,7 @@ class Callbacks(Sized):
 class Event(Sized):
     _fields_ = [("size", c.c_size_t), ("kind", c.c_uint32), ("number", c.c_uint64),
                 ("digest", c.c_uint64), ("infinite", c.c_uint64), ("_probes", c.POINTER(Probe)),
-                ("_probe_count", c.c_size_t)]
+                ("_probe_count", c.c_size_t), ("port", c.c_size_t)]
 
     @property
     def probes(self) -> list[Probe]:
@@ -103,6 +111,8 @@ _SIGNATURES = {
     "sluice_codec_make": (c.c_int, [c.c_char_p, _OUT]),
     "sluice_codec_free": (None, [_HANDLE]),
     "sluice_codec_spec": (c.c_char_p, [_HANDLE]),
+    "sluice_device_open": (c.c_int, [c.c_uint32, _OUT]),
+    "sluice_device_free": (None, [_HANDLE]),
     "sluice_memory_make": (c.c_int, [c.POINTER(Options), _OUT]),
     "sluice_memory_free": (None, [_HANDLE]),
     "sluice_memory_add": (c.c_int, [_HANDLE, _HANDLE, c.POINTER(TensorInfo), c.c_size_t]),
@@ -129,6 +139,10 @@ _SIGNATURES = {
     "sluice_port_open": (c.c_int, [_HANDLE, c.c_char_p, c.c_uint64, c.c_uint32, c.c_double,
                                    c.c_int, _OUT]),
     "sluice_port_over": (c.c_int, [_HANDLE, c.POINTER(Callbacks), c.c_double, _OUT]),
+    "sluice_port_over_device": (c.c_int, [_HANDLE, c.POINTER(Callbacks), c.c_void_p, c.c_uint32,
+                                          c.c_uint64, c.c_double, _OUT]),
+    "sluice_port_stop": (c.c_int, [_HANDLE]),
+    "sluice_port_device_counts": (c.c_int, [_HANDLE, c.POINTER(DeviceCounts)]),
     "sluice_port_free": (None, [_HANDLE]),
     "sluice_port_run": (c.c_int, [_HANDLE, c.POINTER(Order), c.POINTER(Entry), c.c_size_t]),
     "sluice_port_report": (c.c_int, [_HANDLE, c.POINTER(Report)]),
@@ -140,6 +154,7 @@ _SIGNATURES = {
                                    c.POINTER(c.c_uint64)]),
     "sluice_queue_put_turn": (c.c_int, [_HANDLE, c.POINTER(c.c_uint64)]),
     "sluice_queue_serve": (c.c_int, [_HANDLE, c.c_size_t, c.POINTER(Event)]),
+    "sluice_queue_serve_all": (c.c_int, [_HANDLE, c.POINTER(Event)]),
     "sluice_queue_close": (c.c_int, [_HANDLE, c.c_uint32]),
     "sluice_widen": (c.c_int, [c.c_char_p, c.c_void_p, c.c_uint64, c.c_void_p]),
 }
@@ -149,8 +164,13 @@ class Unavailable(SluiceError):
     """What was asked for has failed before, or was ended."""
 
 
+class TimedOut(SluiceError):
+    """Somebody has not come in time."""
+
+
+TIMEOUT = 5  # SLUICE_TIMEOUT
 _KINDS = {_library.INVALID_ARGUMENT: ValueError, _library.UNAVAILABLE: Unavailable,
-          _library.OUT_OF_MEMORY: MemoryError}
+          _library.OUT_OF_MEMORY: MemoryError, TIMEOUT: TimedOut}
 _KINDS_OF_SAVED = {**_KINDS, _library.MISMATCH: ValueError, _library.MALFORMED: ValueError}
 _loaded: c.CDLL | None = None
 
@@ -193,15 +213,29 @@ class Codec:
             lib().sluice_codec_free(self._handle)
 
 
-class Memory:
-    """What one worker keeps between steps."""
+class Device:
+    """A GPU, by its number in this process."""
 
-    def __init__(self, rank: int, workers: int, seed: int, feedback: str) -> None:
+    def __init__(self, number: int) -> None:
+        self._handle = c.c_void_p()
+        check(lib().sluice_device_open(number, c.byref(self._handle)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib().sluice_device_free(self._handle)
+
+
+class Memory:
+    """What one worker keeps between steps, on the host or on a device."""
+
+    def __init__(self, rank: int, workers: int, seed: int, feedback: str,
+                 device: Device | None = None) -> None:
         self._handle = c.c_void_p()
         if "\0" in feedback:
             raise ValueError(f"feedback {feedback!r}; accepted: a SPEC such as 'none' or 'ef'")
         options = Options(rank=rank, workers=workers, seed=seed, feedback=feedback.encode(),
-                          keep_before=int(feedback != "none"))
+                          keep_before=int(feedback != "none"),
+                          device=device and device._handle)
         check(lib().sluice_memory_make(c.byref(options), c.byref(self._handle)))
 
     def add(self, codec: Codec, tensors: Sequence[TensorInfo], rows: bool = False) -> None:
@@ -312,6 +346,8 @@ class Port:
         self._memory = memory  # outlives the port
         self._handle: c.c_void_p | None = handle
         self._last = Traffic()
+        self._last_counts = DeviceCounts()
+        self._freeing = threading.Lock()
 
     @classmethod
     def open(cls, memory: Memory, aggregators: Sequence[str], job: int, window: int,
@@ -330,6 +366,21 @@ class Port:
                                      c.byref(handle)))
         return cls(memory, handle)
 
+    @classmethod
+    def over_device(cls, memory: Memory, callbacks: Callbacks, stream: int, carries: bool,
+                    wave: int, timeout: float) -> Port:
+        """The same for buckets on the memory's device; `carries`: collectives move its bytes."""
+        handle = c.c_void_p()
+        check(lib().sluice_port_over_device(memory._handle, c.byref(callbacks), stream,
+                                            int(carries), wave, timeout, c.byref(handle)))
+        return cls(memory, handle)
+
+    def stop(self) -> None:
+        """From any thread: the device decodes nothing any more. For good."""
+        with self._freeing:
+            if self._handle:
+                lib().sluice_port_stop(self._handle)
+
     def run(self, order: Order, entries: c.Array) -> Report:
         """Averages a bucket by itself; blocks, without Python's lock."""
         check(lib().sluice_port_run(self._handle, c.byref(order), entries, len(entries)))
@@ -346,10 +397,18 @@ class Port:
             check(lib().sluice_port_traffic(self._handle, c.byref(self._last)))
         return self._last
 
+    def device_counts(self) -> DeviceCounts:
+        """What its device has done; of a closed port what that was."""
+        if self._handle:
+            check(lib().sluice_port_device_counts(self._handle, c.byref(self._last_counts)))
+        return self._last_counts
+
     def close(self) -> None:
         """When no queue serves it any more."""
         self.traffic()
-        handle, self._handle = self._handle, None
+        self.device_counts()
+        with self._freeing:
+            handle, self._handle = self._handle, None
         if handle:
             lib().sluice_port_free(handle)
 
@@ -382,6 +441,10 @@ class Queue:
     def serve(self, port: int, event: Event) -> None:
         """Runs waves, without Python's lock, until there is an event."""
         check(lib().sluice_queue_serve(self._handle, port, c.byref(event)))
+
+    def serve_all(self, event: Event) -> None:
+        """The same of all ports, whose collectives then start in one order."""
+        check(lib().sluice_queue_serve_all(self._handle, c.byref(event)))
 
     def close(self, at_once: bool) -> None:
         """Ends serve(), once what was put is finished or at once."""

@@ -1,4 +1,4 @@
-"""What an attached model runs on: tracks, the queue that they serve, aggregators, a stager."""
+"""What an attached model runs on: tracks, their queue and who serves it, aggregators, a stager."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 import torch
 
 from sluice.torch import _native
-from sluice.torch._tracks import Track
+from sluice.torch._ranks import Ranks
+from sluice.torch._tracks import Server, Track
 from sluice.torch._stager import Stager
 from sluice.torch._steps import Steps
 from sluice.torch._stream import Stream
@@ -24,14 +25,26 @@ class Parts:
         self.tracks: list[Track] = []
         self.stream: Stream | None = None
         self._queue: _native.Queue | None = None
+        self._servers: list[Server] = []
         self._stager: Stager | None = None
 
-    def start(self, wave: int) -> _native.Queue:
+    def start(self, ranks: Ranks) -> _native.Queue:
         """Once all tracks are there."""
-        self._queue = _native.Queue([track.port for track in self.tracks], wave)
-        for track in self.tracks:
-            track.start(self._queue)
+        place = ranks.place
+        self._queue = _native.Queue([track.port for track in self.tracks], place.wave)
+        for served in [self.tracks] if place.carries else [[track] for track in self.tracks]:
+            self._servers.append(Server(served, self._queue, ranks, self.steps))
         return self._queue
+
+    def make_room(self, up: int, down: int) -> None:
+        """For waves of so many bytes each way, while nothing is on its way."""
+        for track in self.tracks:
+            track.collectives.make_room(up, down)
+
+    def give_up(self) -> None:
+        """When a rank has gone: nobody waits for it on a device."""
+        for track in self.tracks:
+            track.collectives.give_up()
 
     def put(self, work: Work, is_last: bool) -> None:
         """In the order that the hook got them, on every rank."""
@@ -58,21 +71,27 @@ class Parts:
         if self._queue is not None:
             self._queue.close(at_once=self.steps.error is not None)
             self._join()
-            if any(track.is_elsewhere() for track in self.tracks):  # in what waits for a rank
+            if self._is_served():  # in what waits for a rank
                 self._queue.close(at_once=True)
                 for track in self.tracks:
                     track.collectives.interrupt()
                 if self.stream is not None:
                     self.stream.wake()
                 self._join()
-        if self._queue is not None and not any(track.is_elsewhere() for track in self.tracks):
+        if self._queue is not None and not self._is_served():
             self._queue.free()
-        for track in self.tracks:
-            track.leave()
+        for server in self._servers:
+            server.leave()
+        if not self._servers:  # It did not come that far.
+            for track in self.tracks:
+                track.leave()
         if self.stream is not None:
             self.stream.close()
 
+    def _is_served(self) -> bool:
+        return any(server.is_elsewhere() for server in self._servers)
+
     def _join(self) -> None:
         until = time.monotonic() + PATIENCE
-        for track in self.tracks:
-            track.join(until)
+        for server in self._servers:
+            server.join(until)

@@ -12,6 +12,7 @@ import datetime
 import inspect
 import json
 import logging
+import os
 import threading
 import time
 import traceback
@@ -24,6 +25,7 @@ import torch.distributed as dist
 import sluice
 from sluice.torch._door import Door, Line, knock
 from sluice.torch._errors import SluiceError
+from sluice.torch._placement import Place
 from sluice.torch._settings import TIMEOUT_MAX
 from sluice.torch._watch import DIED, FAILED, LEFT, Watch, Word
 
@@ -32,6 +34,9 @@ log = logging.getLogger("sluice")
 CONNECT_SECONDS = 60.0  # for ranks that have met, to connect to rank 0
 GRACE_SECONDS = 10.0  # for ranks whose connections stand, to say that they have failed too
 LONGER = "timeout= or SLUICE_TIMEOUT gives it longer"
+
+# NCCL's errors and time-outs in our groups are ours to tell: torch would end the process for them.
+OURS_TO_TELL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_BLOCKING_WAIT": "0"}
 
 # How often these ranks attached; the same on all of them, since they do it in the same order.
 _attached: "collections.Counter[tuple[int, ...]]" = collections.Counter()
@@ -90,6 +95,21 @@ def _own_numbers(attached: int) -> Iterator[None]:
         world.group_count = before
 
 
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Has these variables, which torch reads when it makes a process group."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def _agree(facts: list[dict[str, Any]]) -> None:
     """Facts are compared as they are, or by what they mean where that has several spellings."""
     for name in sorted(set().union(*facts)):
@@ -113,16 +133,14 @@ class Ranks:
     Ranks are counted within the group, from 0.
     """
 
-    def __init__(self, group: Any, tracks: int, timeout: float | None, backend: str | None,
-                 carrier: str) -> None:
+    def __init__(self, group: Any, place: Place, timeout: float | None, carrier: str) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise SluiceError("torch.distributed is not initialised; accepted: after"
                               " init_process_group")
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
         self.timeout = timeout or own_timeout(group)
-        self.device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" \
-            else torch.device("cpu")
+        self.place, self.device = place, place.group_device
         self._agreements: "collections.Counter[int]" = collections.Counter()  # before each step
         self._told = threading.Lock()  # held from the first word about a failure on
         self._ranks = _global_ranks(group)
@@ -131,14 +149,19 @@ class Ranks:
         self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
         self.watch: Any = None  # until ranks have met
         self.watch = Watch(self.rank, self._meet(
-            {"carrier": carrier, "tracks": tracks, "backend": backend or "gloo",
-             "version": sluice.__version__}))
+            {**place.facts(), "carrier": carrier, "version": sluice.__version__}))
         self._end_watch = weakref.finalize(self, Watch.close, self.watch)  # also at exit
         self.groups: list[Any] = []
-        self._make_groups(tracks, backend or "gloo")
+        self.before_abort: list[Callable[[], None]] = []  # what is done first
+        self._dropping = threading.Lock()
+        self._texts = 0  # that went through the store
+        self._make_groups()
         self.gathers_flat = self._gathers_flat()
 
-    def _make_groups(self, tracks: int, backend: str) -> None:
+    def group_of(self, track: int) -> Any:
+        return self.groups[track % self.place.group_count]
+
+    def _make_groups(self) -> None:
         """On a thread: torch waits in C++ for all ranks, and nothing wakes it if one dies then."""
         position = "attach, making process groups"
         ends: list[BaseException | None] = []
@@ -149,8 +172,10 @@ class Ranks:
                 if self.device.type == "cuda":
                     torch.cuda.set_device(self.device)
                 with _own_numbers(_attached[tuple(self._ranks)]):
-                    for _ in range(tracks):
-                        self.groups.append(self._new_group(backend))
+                    for _ in range(self.place.group_count):
+                        self.groups.append(self._new_group())
+                if self.device.type == "cuda":
+                    self._connect()
                 ends.append(None)
             except BaseException as error:
                 ends.append(error)
@@ -159,7 +184,7 @@ class Ranks:
         thread = threading.Thread(target=make, name="sluice-groups", daemon=True)
         thread.start()
         self.watch.on_loss(news.set)
-        news.wait()
+        news.wait(2 * self.timeout + CONNECT_SECONDS)  # NCCL has no time-out of its own.
         if not ends:
             raise self._explain(position, None)
         thread.join()
@@ -168,20 +193,34 @@ class Ranks:
         if ends[0] is not None:
             raise ends[0]
 
-    def _new_group(self, backend: str) -> Any:
+    def _new_group(self) -> Any:
         whole = len(self._ranks) == dist.get_world_size()
         more: dict[str, Any] = {} if whole else {"use_local_synchronization": True}
-        timeout = datetime.timedelta(seconds=self.timeout)
-        return dist.new_group(ranks=None if whole else self._ranks, backend=backend,
-                              timeout=timeout, **more)
+        nccl = self.place.backend == "nccl"
+        # There ours is the time-out that counts.
+        seconds = datetime.timedelta(seconds=self.timeout + (CONNECT_SECONDS if nccl else 0))
+        if nccl:
+            more["pg_options"] = options = dist.ProcessGroupNCCL.Options(True)  # soon on the device
+            options._timeout = seconds
+        with _environment(OURS_TO_TELL if nccl else {}):
+            return dist.new_group(ranks=None if whole else self._ranks, backend=self.place.backend,
+                                  timeout=seconds, **more)
+
+    def _connect(self) -> None:
+        """NCCL does so at the first collective of a kind: better now than in a backward pass."""
+        mine = torch.zeros(self.size, dtype=torch.uint8, device=self.device)
+        every = torch.empty(self.size**2, dtype=torch.uint8, device=self.device)
+        dist.all_to_all_single(torch.empty_like(mine), mine, group=self.groups[0])
+        dist.all_gather_into_tensor(every, mine, group=self.groups[0])
+        torch.cuda.current_stream().synchronize()
 
     def _gathers_flat(self) -> bool:
         """Whether the groups have the all-gather that needs no memory of its own."""
+        if self.place.backend == "nccl":
+            return True
         try:
-            dist.all_gather_into_tensor(torch.empty(self.size, dtype=torch.uint8,
-                                                    device=self.device),
-                                        torch.zeros(1, dtype=torch.uint8, device=self.device),
-                                        group=self.groups[0])
+            dist.all_gather_into_tensor(torch.empty(self.size, dtype=torch.uint8),
+                                        torch.zeros(1, dtype=torch.uint8), group=self.groups[0])
         except (AttributeError, RuntimeError):  # Gloo before torch 2.
             return False
         return True
@@ -268,35 +307,65 @@ class Ranks:
 
     def drop(self, group: Any) -> None:
         """Gives one process group back."""
-        if group in self.groups:
+        self._end(group, dist.destroy_process_group)
+
+    def abort(self, group: Any) -> None:
+        """Gives one of NCCL's back in the middle of its collectives: what waits for others on the
+        device ends. Any thread, any number of times. What arrived by then may be anything: first
+        nothing is decoded any more."""
+        for stop in self.before_abort:
+            stop()
+        self._end(group, getattr(dist.distributed_c10d, "_abort_process_group",
+                                 dist.destroy_process_group))
+
+    def _end(self, group: Any, end: Callable[[Any], None]) -> None:
+        with self._dropping:
+            if group not in self.groups:
+                return
             self.groups.remove(group)
-            try:
-                dist.destroy_process_group(group)
-            except Exception:  # It is of no use any more, whatever is wrong with it.
-                pass
+        try:
+            end(group)
+        except Exception:  # It is of no use any more, whatever is wrong with it.
+            pass
+
+    @property
+    def are_groups_gone(self) -> bool:
+        """Whether one was given back: what came over it may be anything."""
+        return len(self.groups) < self.place.group_count
 
     def drop_all(self) -> None:
         """Gives all process groups back, after a failure."""
         for group in list(self.groups):
-            self.drop(group)
+            (self.abort if self.place.backend == "nccl" else self.drop)(group)
 
-    def gather(self, values: list[int], group: Any = None) -> list[list[int]]:
-        """Every rank's few 64-bit integers."""
-        mine = torch.tensor(values, dtype=torch.int64, device=self.device)
+    def gather(self, values: list[int]) -> list[list[int]]:
+        """Every rank's few 64-bit integers, over Gloo."""
+        mine = torch.tensor(values, dtype=torch.int64)
         all_of_them = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(all_of_them, mine, group=group or self.groups[0])
+        dist.all_gather(all_of_them, mine, group=self.groups[0])
         return [part.tolist() for part in all_of_them]
 
     def gather_texts(self, text: str) -> list[str]:
         """Every rank's text."""
+        if self.place.backend == "nccl":
+            return self._texts_from_store(text)
         data = text.encode()
         sizes = [size for size, in self.gather([len(data)])]
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[:len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        padded = padded.to(self.device)
         all_of_them = [torch.empty_like(padded) for _ in range(self.size)]
         dist.all_gather(all_of_them, padded, group=self.groups[0])
         return [bytes(part[:size].tolist()).decode() for part, size in zip(all_of_them, sizes)]
+
+    def _texts_from_store(self, text: str) -> list[str]:
+        """Nobody can be woken who waits for NCCL."""
+        self._texts += 1
+        key = f"texts/{self._texts}"
+        self._store.set(f"{key}/{self.rank}", text)
+        missing = self._wait_for(lambda rank: f"{key}/{rank}", self.timeout)
+        if missing:
+            raise RuntimeError(f"no word of {_list(missing)} within {self.timeout:g} s")
+        return [self._store.get(f"{key}/{rank}").decode() for rank in range(self.size)]
 
     def agree(self, facts: dict[str, Any]) -> None:
         """Raises on every rank, naming the first difference, unless all have the same facts."""

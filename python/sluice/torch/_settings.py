@@ -13,8 +13,9 @@ RENAMED = {"parcel": "wave"}  # names that are refused, since their values meant
 TIMEOUT_MAX = 86400.0  # seconds
 
 # Variables of other parts of Sluice, which are none of ours and not unknown either.
-OTHERS = ("SLUICE_LIBRARY", "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB",
-          "SLUICE_LAB", "SLUICE_LAB_INTERFACE", "SLUICE_LAB_CONTROL")
+OTHERS = ("SLUICE_LIBRARY", "SLUICE_CUDA_LIBRARY", "SLUICE_EMULATED_CARRIES",
+          "SLUICE_FORCE_KERNEL", "SLUICE_AGGREGATOR_THREADS", "SLUICE_JOB", "SLUICE_LAB",
+          "SLUICE_LAB_INTERFACE", "SLUICE_LAB_CONTROL")
 
 
 def _patterns(text: str) -> tuple[str, ...]:
@@ -92,11 +93,11 @@ OPTIONS = (
            " all with fewer than two dimensions", 0, 2**40),
     Option("start_step", int, 0, "0 to 2^40", "steps before this one travel exactly", 0, 2**40),
     Option("seed", int, 0, "0 to 2^63 - 1", "of all randomness", 0, 2**63 - 1),
-    Option("tracks", _count, None, "auto, 1 to 16", "threads, each with a process group, that"
-           " waves are spread over; auto: 2, of backend nccl 1, which takes no more", 1, 16,
+    Option("tracks", _count, None, "auto, 1 to 16", "what waves are spread over: threads, each with"
+           " a process group; over nccl streams of one thread. auto: 2, over nccl 6", 1, 16,
            former="lanes"),
-    Option("wave", int, 1 << 21, "4096 to 2^28", "elements that travel together at most", 4096,
-           2**28),
+    Option("wave", _count, None, "auto, 4096 to 2^28", "elements that travel together at most;"
+           " auto: 2^21, of gradients that stay on a GPU 2^23", 4096, 2**28),
     Option("timeout", _seconds, None, "auto, 0.1 to 86400", "seconds until a rank that does not"
            " answer is called missing; auto: 0.9 of the time-out of DDP's process group", 0.1,
            TIMEOUT_MAX),
@@ -105,7 +106,8 @@ OPTIONS = (
     Option("probe_every", int, 50, "0 to 2^31", "steps between measurements of the error; 0: never",
            0, 2**31),
     Option("backend", _name, None, "auto, gloo, nccl", "of the process groups that rounds run"
-           " on; auto: gloo", choices=(None, "gloo", "nccl"), alike=False),
+           " on; auto: nccl for gradients that stay on a GPU where DDP's is that, else gloo",
+           choices=(None, "gloo", "nccl"), alike=False),
     Option("carrier", _name, None, "auto, torch, stream", "what moves the gradients: the process"
            " groups, or UDP to aggregators; auto: these if they are named",
            choices=(None, "torch", "stream")),
@@ -127,18 +129,13 @@ class Settings:
     start_step: int
     seed: int
     tracks: int | None
-    wave: int
+    wave: int | None
     timeout: float | None
     check_every: int
     probe_every: int
     backend: str | None
     carrier: str | None
     aggregators: tuple[str, ...]
-
-    @property
-    def track_count(self) -> int:
-        """With two, one encodes while the other's bytes travel."""
-        return self.tracks or (1 if self.backend == "nccl" else 2)
 
     @property
     def is_streaming(self) -> bool:
@@ -153,7 +150,7 @@ class Settings:
         """What every rank must have alike."""
         return {**{option.name: _plain(getattr(self, option.name))
                    for option in OPTIONS if option.alike},
-                "tracks": self.track_count, "carrier": self.carrier_name}
+                "carrier": self.carrier_name}
 
 
 def _plain(value: Any) -> Any:
@@ -238,10 +235,6 @@ def make(arguments: Mapping[str, Any],
     if settings.carrier == "torch" and settings.aggregators:
         raise ValueError(f"aggregators {', '.join(settings.aggregators)} with carrier 'torch',"
                          " which has none; accepted: carrier stream or auto")
-    if settings.backend == "nccl" and settings.track_count > 1:
-        raise ValueError(f"tracks is {settings.tracks} with backend 'nccl', whose process groups"
-                         " would wait for each other on the device, in another order on every rank;"
-                         " accepted: 1 track, or backend gloo")
     return settings
 
 

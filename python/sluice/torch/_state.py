@@ -12,19 +12,21 @@ import torch
 import torch.distributed as dist
 
 import sluice
-from sluice.torch import _checkpoint, _closing, _native, _settings, _time_slices
+from sluice.torch import _checkpoint, _closing, _native, _placement, _settings, _time_slices
 from sluice.torch._alone import Alone, is_alone
 from sluice.torch._choices import Choices
 from sluice.torch._errors import SluiceError
-from sluice.torch._tracks import PHASES, Track
 from sluice.torch._parts import Parts
+from sluice.torch._placement import Place
 from sluice.torch._ranks import Ranks
 from sluice.torch._sparse import SparseWork
 from sluice.torch._steps import Steps
 from sluice.torch._stream import Stream
 from sluice.torch._tensors import Tensors
+from sluice.torch._tracks import COUNTED, PHASES, Track
 from sluice.torch._watch import LEFT
-from sluice.torch._work import HALVES, BucketWork, DenseWork, PlainWork, Plan, Tensor, as_reals
+from sluice.torch._work import HALVES, BucketWork, DenseWork, DeviceWork, PlainWork, Plan, \
+    Tensor, as_reals
 
 log = logging.getLogger("sluice")
 
@@ -53,6 +55,7 @@ class State:
         self._started = False
         self.detached = False
         self.ranks: Any = None  # Ranks, or Alone
+        self.place = Place()
         self.steps = Steps(settings)
         self._parts = Parts(self.steps)
         self._plans: dict[int, Plan] = {}  # of buckets
@@ -87,27 +90,32 @@ class State:
     # --- start and end ---
 
     def start(self, named: Sequence[tuple[str, Tensor]] = (), group: Any = None,
-              sparse: Sequence[str] = ()) -> None:
-        """Makes process groups, memory and threads; every rank calls it, in the same order."""
+              sparse: Sequence[str] = (), bucket: Tensor | None = None) -> None:
+        """Makes process groups, memory and threads; every rank calls it, in the same order. Without
+        names, by the first bucket."""
         _closing.await_closers()
+        group = group or self.process_group
+        devices = [p.device for _, p in named] if bucket is None else [bucket.device]
         try:
             with _time_slices.short():
-                self._start(named, group or self.process_group, sparse)
+                self.place = _placement.choose(self.settings, self._choices.codecs(), group,
+                                               devices, is_alone(group))
+                self._start(named, group, sparse)
         except BaseException:
             self._give_back()
             raise
 
     def _start(self, named: Sequence[tuple[str, Tensor]], group: Any,
                sparse: Sequence[str]) -> None:
-        settings = self.settings
+        settings, place = self.settings, self.place
         alone = is_alone(group)
         self.ranks = Alone() if alone else \
-            Ranks(group, settings.track_count, settings.timeout, settings.backend,
-                  settings.carrier_name)
+            Ranks(group, place, settings.timeout, settings.carrier_name)
         self.ranks.agree(self._facts(named, sparse))
         self.memory = _native.Memory(self.ranks.rank, self.ranks.size, settings.seed,
-                                     settings.feedback)
-        self.tensors = Tensors(self.memory, settings, self._choices, self._sparse_codec)
+                                     settings.feedback, place.codecs)
+        self.tensors = Tensors(self.memory, settings, self._choices, self._sparse_codec,
+                               place.on_device)
         self._add(named, sparse)
         self.tensors.begin_step(self.step)
         queue = None
@@ -115,7 +123,7 @@ class State:
             self._parts.stream = Stream(self.ranks, settings.aggregators) \
                 if settings.is_streaming else None
             self._make_tracks()
-            queue = self._parts.start(settings.wave)
+            queue = self._parts.start(self.ranks)
         self.steps.begin(self.ranks, self.memory, queue)
         # Also when the model is dropped, and at exit: a thread that is still on its way out of C++
         # then would end the process. Process groups go at exit without our help.
@@ -146,7 +154,7 @@ class State:
 
     def _facts(self, named: Sequence[tuple[str, Tensor]], sparse: Sequence[str]) -> dict[str, Any]:
         """What every rank must have alike."""
-        return {**self.settings.shared(),
+        return {**self.settings.shared(), "tracks": self.place.tracks, "wave": self.place.wave,
                 "codec": {"is": self._choices.facts(), "said": self.settings.codec},
                 "sparse_codec": {"is": self._sparse_codec.spec, "said": self.settings.sparse_codec},
                 "version": sluice.__version__,
@@ -155,18 +163,33 @@ class State:
                 "sparse parameters": list(sparse)}
 
     def _log(self) -> None:
-        settings, stream = self.settings, self._parts.stream
-        over = f"aggregators {', '.join(stream.aggregators)}" if stream else \
-            settings.backend or "gloo"
-        how = f"{self.ranks.size} ranks, {settings.track_count} tracks over {over}" if self.tracks \
+        settings, place, stream = self.settings, self.place, self._parts.stream
+        over = f"aggregators {', '.join(stream.aggregators)}" if stream else place
+        how = f"{self.ranks.size} ranks, {place.tracks} tracks over {over}" if self.tracks \
             else "1 rank, so that nothing travels and nothing is compressed"
-        if self.ranks.rank == 0:
-            log.info("sluice %s: %s, feedback %s, %s", sluice.__version__, self._choices,
-                     settings.feedback, how)
+        if self.ranks.rank != 0:
+            return
+        log.info("sluice %s: %s, feedback %s, %s", sluice.__version__, self._choices,
+                 settings.feedback, how)
+        if place.detour:
+            log.warning("sluice: gradients of %s go through the host, and codecs run there: %s",
+                        place.device, place.detour)
+        if place.on_device and settings.probe_every:
+            log.info("sluice: the error of gradients that stay on a GPU is not measured")
 
     def _make_tracks(self) -> None:
-        for i in range(self.settings.track_count):
+        for i in range(self.place.tracks):
             self.tracks.append(Track(i, self.ranks, self.steps, self.memory, self._parts.stream))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """For waves on a device, between steps."""
+        if self.place.on_device and self.tracks:
+            wave = self.place.wave
+            known = self.tensors.sizes() or \
+                [(codec.spec, wave) for codec in self._choices.codecs()]
+            self._parts.make_room(*_placement.wave_bytes(
+                known, wave, self.ranks.size, self.settings.feedback != "none"))
 
     def _give_back(self) -> None:
         """After a start that failed."""
@@ -195,8 +218,9 @@ class State:
             raise SluiceError("this process was forked after Sluice was attached; accepted: use it"
                               " in the process that attached it")
         self.steps.check()
+        self._check_capture(bucket)
         if not self._started:
-            self.start()
+            self.start(bucket=bucket.buffer())
         parameters = bucket.parameters()
         self._check(bucket)
         if not self.tensors.knows(parameters):
@@ -236,6 +260,12 @@ class State:
             self.steps.fail(f"step {self.step}, bucket {bucket.index()}", error)
             raise
 
+    def _check_capture(self, bucket: dist.GradBucket) -> None:
+        if bucket.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
+            raise SluiceError("a backward pass within the capture of a CUDA graph, which would"
+                              " repeat what is sent in one step; accepted: capture without it, or"
+                              " with no_sync()")
+
     def _heard_of_loss(self) -> None:
         """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
         leave too. A track that is in a collective hangs up when that fails; it does, as every rank
@@ -245,6 +275,7 @@ class State:
             self._parts.stream.give_up()
         if has_failed or self.steps.is_busy():
             self.steps.close(at_once=True)
+            self._parts.give_up()
 
     def _end_untold_step(self, ids: set[int]) -> None:
         """Where nobody knows how many parameters there are, a step is over when one comes again."""
@@ -263,11 +294,15 @@ class State:
         if buffer.is_sparse:
             return SparseWork(self.steps, self.tensors.index(parameters[0]), bucket.index(), result)
         index = bucket.index()
+        if buffer.device != self.place.device:
+            raise SluiceError(f"step {self.step}, bucket {index}: gradients on {buffer.device};"
+                              f" accepted: on {self.place.device}, as all before")
         plan = self._plans.get(index)
         if plan is None or not plan.fits(parameters, buffer):
             slices = self.tensors.cut(buffer, parameters, f"step {self.step}, bucket {index}")
             plan = self._plans[index] = Plan(parameters, slices, buffer)
-        return DenseWork(plan, index, result, buffer, self.step)
+        kind = DeviceWork if self.place.on_device else DenseWork
+        return kind(plan, index, result, buffer, self.step)
 
     def _warn(self, kind: str) -> None:
         if kind not in self._warned and self.tracks:
@@ -308,6 +343,7 @@ class State:
                       "said": f"{pattern}={codec} before step {self.step}"}})
         self.tensors.choose(names, chosen)
         self._choices.prefer(pattern, chosen)
+        self._make_room()
 
     def stats(self) -> dict[str, Any]:
         """What happened so far on this rank: bytes, seconds by phase, the error as measured."""
@@ -329,8 +365,14 @@ class State:
                for name in ("bytes_sent", "bytes_received", "collectives", "retransmits")},
             "ratio": ring / sent if sent else None,
             "seconds": {phase: total(phase) for phase in PHASES},
+            "device": self._device_figures(),
             **measured,
         }
+
+    def _device_figures(self) -> dict[str, int]:
+        tracks = [track.device_figures() for track in self.tracks]
+        return {name: (max if name == "launches_most" else sum)([0, *(one[name] for one in tracks)])
+                for name in COUNTED}
 
     def state_dict(self) -> dict[str, Any]:
         """Residuals, codec state and step of this rank, as tensors and plain values."""

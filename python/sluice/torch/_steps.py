@@ -130,8 +130,8 @@ class Steps:
 
     def order(self, work: Work, number: int = 0) -> _native.Order:
         every = self._settings.probe_every
-        probe = work.step // every % 2**31 + 1 if self.is_due(every) else 0
-        return _native.Order(step=work.step, number=number, probe=probe)
+        probe = work.step // every % 2**31 + 1 if work.is_probed and self.is_due(every) else 0
+        return _native.Order(step=work.step, number=number, probe=probe, **work.place())
 
     def await_rest(self) -> None:
         """Until nothing is on its way."""
@@ -162,11 +162,14 @@ class Steps:
         if work is None:  # It was given up.
             return
         infinite, probes = event.infinite, event.probes
-        if event.kind == _native.TURN:
-            track.turn(work, number)
-            infinite, probes = work.infinite, work.probes
-        infinite += int(work.repack(self._memory))
-        digest = work.digest() if self.is_due(self._settings.check_every) else 0
+        work.stream = track.stream
+        with track.active():
+            if event.kind == _native.TURN:
+                track.turn(work, number)
+                infinite, probes = work.infinite, work.probes
+            infinite += int(work.repack(self._memory))
+            digest = work.digest() if self.is_due(self._settings.check_every) else 0
+        track.check()
         with self._changed:
             if self._works.pop(number, None) is None:
                 return

@@ -44,9 +44,11 @@ class Tensors:
     """The parameters of a model as tensors of the memory, each with its codec."""
 
     def __init__(self, memory: _native.Memory, settings: Settings, choices: Choices,
-                 sparse_codec: _native.Codec) -> None:
+                 sparse_codec: _native.Codec, on_device: bool) -> None:
         self._memory, self._settings, self._choices = memory, settings, choices
         self._sparse_codec, self._exact = sparse_codec, _native.Codec("f32")
+        # Tensors that had it once keep feedback's memories.
+        self._keeper = _native.Codec("tide" if on_device else "lossless")
         self._indexes: dict[int, int] = {}  # id() of a parameter -> tensor
         self._kept: dict[int, tuple[str, torch.Tensor]] = {}  # by id(), which this keeps valid
         self._codecs: dict[str, _native.Codec] = {}  # of what is compressed, by name
@@ -69,6 +71,12 @@ class Tensors:
         """Of the memory's tensors, in order."""
         return [_info(name, parameter, name in self.sparse)
                 for name, parameter in self._kept.values()]
+
+    def sizes(self) -> list[tuple[str, int]]:
+        """SPEC and elements of every tensor but the sparse ones, in the coming step."""
+        infos = self.infos()
+        return [(self._memory.spec(index), infos[index].rows * infos[index].cols)
+                for index in self.dense.values()]
 
     def specs(self) -> dict[str, int]:
         """How many tensors have each codec in the coming step."""
@@ -146,8 +154,7 @@ class Tensors:
         """Feedback keeps memories of them, although their codec may be exact."""
         names = list(names)
         if names:
-            self._memory.choose([self.names.index(name) for name in names],
-                                _native.Codec("lossless"))
+            self._memory.choose([self.names.index(name) for name in names], self._keeper)
             self._apply(names)
 
     def _apply(self, names: Iterable[str]) -> None:

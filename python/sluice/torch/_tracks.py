@@ -1,5 +1,5 @@
-"""Tracks: threads of our own that serve a queue, each with a process group, and a port over it or
-to aggregators. What they run, and in which order, the queue knows."""
+"""Tracks: ports that a queue's waves are spread over, each with a process group of its own or, over
+NCCL, with a share of one; and the threads that serve them."""
 
 from __future__ import annotations
 
@@ -13,40 +13,52 @@ import torch
 from sluice.torch import _native
 from sluice.torch._collectives import Collectives
 from sluice.torch._errors import SluiceError
+from sluice.torch._nccl import NcclCollectives
+from sluice.torch._placement import active
 from sluice.torch._ranks import Ranks
 from sluice.torch._steps import ECHO_SECONDS, Steps
 from sluice.torch._stream import Stream
 
 PHASES = ("encode", "network", "combine", "decode")
+COUNTED = ("launches", "launches_most", "waves", "uploaded_bytes", "grown")  # by a device
 
 
 class Track:
-    """One thread, one process group, one port."""
+    """One port, with what it runs on."""
 
     def __init__(self, index: int, ranks: Ranks, steps: Steps, memory: _native.Memory,
-                 stream: Stream | None) -> None:
+                 aggregators: Stream | None) -> None:
         self.index = index
         self.ranks, self.steps = ranks, steps
-        self.collectives = Collectives(ranks, ranks.groups[index], lambda: self.position)
-        self._stream = stream
+        self.stream = ranks.place.stream()  # of a device
+        self.collectives = self._make_collectives()
+        self.aggregators = aggregators
         self._turn = ""  # where the turn in hand is
-        self._thread: threading.Thread | None = None
         self.port = self._make_port(memory)
+        if ranks.place.on_device:
+            ranks.before_abort.append(self.port.stop)
+
+    def _make_collectives(self) -> Collectives:
+        group = self.ranks.group_of(self.index)
+        if self.ranks.place.backend == "nccl":
+            return NcclCollectives(self.ranks, group, lambda: self.position, self.index,
+                                   self.stream)
+        return Collectives(self.ranks, group, lambda: self.position, self.index)
 
     def _make_port(self, memory: _native.Memory) -> _native.Port:
-        if self._stream is None:
-            return _native.Port.over(memory, self.collectives.callbacks, self.ranks.timeout)
+        place, timeout = self.ranks.place, self.ranks.timeout
+        if self.aggregators is None and place.on_device:
+            return _native.Port.over_device(memory, self.collectives.callbacks,
+                                            self.stream.cuda_stream if self.stream else 0,
+                                            place.carries, place.wave, timeout)
+        if self.aggregators is None:
+            return _native.Port.over(memory, self.collectives.callbacks, timeout)
         try:
-            return self._stream.port(self.index, memory)
+            return self.aggregators.port(self.index, memory)
         # ValueError: a host that has no address here.
         except (SluiceError, ValueError, MemoryError) as error:
             raise self.ranks.failed("attach, joining the aggregators", error,
                                     self.ranks.drop_all) from None
-
-    def start(self, queue: _native.Queue) -> None:
-        self._thread = threading.Thread(target=self._work, args=(queue,), daemon=True,
-                                        name=f"sluice-track-{self.index}")
-        self._thread.start()
 
     @property
     def position(self) -> str:
@@ -54,32 +66,9 @@ class Track:
         where = self._turn or self.steps.position(self.collectives.number)
         return f"{where}, {self.collectives.doing}" if self.collectives.doing else where
 
-    # --- its thread ---
+    # --- the thread that serves it ---
 
-    def _work(self, queue: _native.Queue) -> None:
-        if self.ranks.device.type == "cuda":  # Every thread begins with device 0.
-            torch.cuda.set_device(self.ranks.device)
-        try:
-            event = _native.Event()
-            while self._serve(queue, event):
-                self.steps.take(self, event)
-            if self.ranks.watch.doom():  # Somebody else's end has closed the queue.
-                self.hang_up()
-                # A track that was in a collective knows more of it.
-                if self.steps.is_busy() and not self.steps.failing.wait(ECHO_SECONDS):
-                    self.ranks.check(lambda: self.position)
-        except BaseException as error:
-            self._fail(error)
-
-    def _serve(self, queue: _native.Queue, event: _native.Event) -> bool:
-        """Whether there is something to do."""
-        try:
-            queue.serve(self.index, event)
-        except (SluiceError, ValueError, MemoryError) as error:
-            raise self._of_port(error) from None
-        return event.kind != _native.CLOSED
-
-    def _of_port(self, error: Exception) -> BaseException:
+    def of_port(self, error: Exception) -> BaseException:
         """What to raise for a port's error. Of an echo of another track's failure, and of what a
         callback raised on purpose, nothing is known here that could be added."""
         cause = self.collectives.error
@@ -88,21 +77,28 @@ class Track:
             return error
         self.steps.failing.set()
         is_lost = isinstance(cause, (RuntimeError, ValueError)) if cause is not None else \
-            self._stream is not None and isinstance(error, SluiceError)
+            self._waited_in_vain(error)
         if isinstance(cause, SluiceError) or not is_lost:
             return cause or error
         return self.ranks.lost(self.position, cause or error, self.hang_up)
+
+    def _waited_in_vain(self, error: Exception) -> bool:
+        """Whether an error of the library itself follows from what another rank did."""
+        if self.aggregators is not None:
+            return isinstance(error, SluiceError)
+        return self.ranks.place.carries and (isinstance(error, _native.TimedOut) or
+                                             bool(self.ranks.watch.doom()))
 
     def run(self, order: _native.Order, entries: ctypes.Array) -> _native.Report:
         """Averages a bucket within a turn."""
         try:
             return self.port.run(order, entries)
         except SluiceError as error:
-            raise self._of_port(error) from None
+            raise self.of_port(error) from None
 
     def turn(self, work: Any, number: int) -> None:
         """A turn of this track: collectives of the work's own."""
-        self._turn = work.where
+        self._turn, self.collectives.doing = work.where, ""
         try:
             work.run(self, number)
         except (RuntimeError, ValueError) as error:
@@ -112,14 +108,14 @@ class Track:
             raise self.ranks.lost(self.position, error, self.hang_up) from None
         self._turn = ""
 
-    def _fail(self, error: BaseException) -> None:
-        if self.collectives.closing:  # The process ends.
-            return
-        if not (isinstance(error, _native.Unavailable) and self.steps.failing.is_set()):
-            if self._stream is not None:
-                self._stream.give_up()
-            self.steps.fail(self.position, error)
-        self.hang_up()
+    def check(self) -> None:
+        """Raises if what came over its process group may be anything."""
+        if self.ranks.place.carries and self.ranks.are_groups_gone:
+            self.ranks.check(lambda: self.position)
+
+    def active(self) -> Any:
+        """Within, what is done on a device is done in the order of what the port does there."""
+        return active(self.stream)
 
     def hang_up(self) -> None:
         """After a failure, so that ranks which wait for this one fail at once."""
@@ -137,18 +133,90 @@ class Track:
                 "bytes_received": port.received_bytes + own.bytes_received,
                 "collectives": port.collectives + own.count, "retransmits": port.retransmits}
 
+    def device_figures(self) -> dict[str, int]:
+        """What its device has done."""
+        counts = self.port.device_counts()
+        return {name: getattr(counts, name) for name in COUNTED}
+
+    def leave(self) -> None:
+        """Frees what a thread used that is gone."""
+        self.port.close()
+        self.collectives.close()
+
+
+class Server:
+    """A thread that serves a queue: of one track, or of all of them so that their collectives start
+    in one order."""
+
+    def __init__(self, tracks: list[Track], queue: _native.Queue, ranks: Ranks,
+                 steps: Steps) -> None:
+        self.tracks = tracks
+        self._queue, self._ranks, self._steps = queue, ranks, steps
+        name = "all" if ranks.place.carries else tracks[0].index
+        self._thread = threading.Thread(target=self._work, daemon=True,
+                                        name=f"sluice-track-{name}")
+        self._thread.start()
+
     def is_elsewhere(self) -> bool:
-        """Whether its thread may still use what it has."""
-        return self._thread is not None and self._thread.is_alive() and \
-            self._thread is not threading.current_thread()
+        """Whether it may still use what tracks have."""
+        return self._thread.is_alive() and self._thread is not threading.current_thread()
 
     def join(self, until: float) -> None:
         if self.is_elsewhere():
             self._thread.join(max(0.0, until - time.monotonic()))
 
     def leave(self) -> None:
-        """Frees what its thread used, unless that is still there."""
         if not self.is_elsewhere():
-            self.port.close()
-            self.collectives.close()
+            for track in self.tracks:
+                track.leave()
 
+    # --- its thread ---
+
+    def _work(self) -> None:
+        if self._ranks.place.is_cuda:  # Every thread begins with device 0.
+            torch.cuda.set_device(self._ranks.place.device)
+        try:
+            event = _native.Event()
+            while self._serve(event):
+                self._steps.take(self._track_of(event), event)
+            if self._ranks.watch.doom():  # Somebody else's end has closed the queue.
+                self._hang_up()
+                # A track that was in a collective knows more of it.
+                if self._steps.is_busy() and not self._steps.failing.wait(ECHO_SECONDS):
+                    self._ranks.check(lambda: self.tracks[0].position)
+        except BaseException as error:
+            self._fail(error)
+
+    def _serve(self, event: _native.Event) -> bool:
+        """Whether there is something to do."""
+        try:
+            if self._ranks.place.carries:
+                self._queue.serve_all(event)
+            else:
+                self._queue.serve(self.tracks[0].index, event)
+        except (SluiceError, ValueError, MemoryError) as error:
+            raise self._failed_one().of_port(error) from None
+        return event.kind != _native.CLOSED
+
+    def _track_of(self, event: _native.Event) -> Track:
+        return self.tracks[event.port if self._ranks.place.carries else 0]
+
+    def _failed_one(self) -> Track:
+        """The track that knows most of a failure: a callback of its has failed, or it is still
+        busy."""
+        knows = [track for track in self.tracks if track.collectives.error is not None]
+        busy = [track for track in self.tracks if track.collectives.doing]
+        return (knows or busy or self.tracks)[0]
+
+    def _fail(self, error: BaseException) -> None:
+        if any(track.collectives.closing for track in self.tracks):  # The process ends.
+            return
+        if not (isinstance(error, _native.Unavailable) and self._steps.failing.is_set()):
+            if self.tracks[0].aggregators is not None:
+                self.tracks[0].aggregators.give_up()
+            self._steps.fail(self._failed_one().position, error)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        for track in self.tracks:
+            track.hang_up()

@@ -1,5 +1,5 @@
 """One bucket on its way: float32 on the host for what travels, and the means back to where DDP
-looks for them."""
+looks for them; or on its device, where it stays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Sequence
 import torch
 
 from sluice.torch import _native
+from sluice.torch._placement import active
 
 if TYPE_CHECKING:
     from sluice.torch._tracks import Track
 
 HALVES = {torch.bfloat16: b"bf16", torch.float16: b"fp16"}
+FORMATS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # of sluice_order
 Tensor = torch.Tensor
 
 
@@ -33,6 +35,8 @@ class Work:
     infinite = 0  # coordinates that a turn found so
     probes: Sequence[_native.Probe] = ()  # of a turn
     step = 0
+    is_probed = True  # where a step is
+    stream: Any = None  # of a device, that the result was written on
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -40,6 +44,10 @@ class Work:
     def run(self, track: "Track", number: int) -> None:
         """A turn's collectives."""
         raise NotImplementedError
+
+    def place(self) -> dict[str, Any]:
+        """What an order says of where it lies."""
+        return {}
 
     def repack(self, memory: _native.Memory) -> bool:
         """The means into the result; whether any became infinite in half precision."""
@@ -88,7 +96,9 @@ class BucketWork(Work):
         """Once; who comes later, such as the stager after a track's failure, changes nothing."""
         if self._completing.acquire(blocking=False):
             self.error = error
-            self._done.set_result(None)
+            value = None if error or self.stream is None else self.result
+            with active(self.stream):  # Whoever uses the result waits for what is on it by now.
+                self._done.set_result(value)
 
     def await_device(self) -> None:
         if self._event is not None:
@@ -143,11 +153,12 @@ class Plan:
         return self._form == (buffer.dtype, buffer.device, buffer.shape) and \
             buffer.is_contiguous() and self._ids == [id(parameter) for parameter in parameters]
 
-    def entries(self, address: int) -> ctypes.Array:
-        """Of floats that begin there."""
+    def entries(self, floats: Tensor) -> ctypes.Array:
+        """Of floats that lie there, in the same format every time."""
+        address, size = floats.data_ptr(), floats.element_size()
         if address != self._address:
-            entries = [(index, count, address + 4 * at, address + 4 * at)
-                    for index, at, count in self.slices]
+            entries = [(index, count, address + size * at, address + size * at)
+                       for index, at, count in self.slices]
             self._address, self._entries = address, (_native.Entry * len(entries))(*entries)
         return self._entries
 
@@ -177,7 +188,7 @@ class DenseWork(BucketWork):
             self.floats = self.plan.host(buffer, torch.float32)
             _native.check(_native.lib().sluice_widen(HALVES[host.dtype], host.data_ptr(),
                                                      host.numel(), self.floats.data_ptr()))
-        self.entries = self.plan.entries(self.floats.data_ptr())
+        self.entries = self.plan.entries(self.floats)
 
     def repack(self, memory: _native.Memory) -> bool:
         host, finite = self.floats, True
@@ -194,3 +205,26 @@ class DenseWork(BucketWork):
 
     def counts(self) -> dict[str, int]:
         return {"buckets": 1, "gradient_bytes": self.plan.bytes}
+
+
+class DeviceWork(BucketWork):
+    """A bucket of ordinary gradients that stays on its device, in DDP's own memory and format."""
+
+    is_probed = False
+
+    def __init__(self, plan: Plan, index: int, result: Tensor, buffer: Tensor, step: int) -> None:
+        super().__init__(index, result, buffer, step)
+        self._plan = plan
+        self.entries = plan.entries(buffer)
+
+    def place(self) -> dict[str, Any]:
+        return {"on_device": 1, "format": FORMATS[self.buffer.dtype],
+                "ready": self._event and self._event.cuda_event}
+
+    def repack(self, memory: _native.Memory) -> bool:
+        if self.stream is not None:
+            self.buffer.record_stream(self.stream)
+        return False
+
+    def counts(self) -> dict[str, int]:
+        return {"buckets": 1, "gradient_bytes": self._plan.bytes}

@@ -1,6 +1,8 @@
-/* What every_function.c and every_port.c share: calls that must work and calls that must not. */
+/* What every_function.c, every_port.c and every_device.c share: calls that must work and calls that
+ * must not. */
 #pragma once
 
+#include <sluice/device.h>
 #include <sluice/sluice.h>
 #include <stdio.h>
 #include <stdlib.h>
