@@ -2,7 +2,8 @@
 
 A part that passed is remembered under a digest of all that its outcome depends on. While that is
 the same, it is not run again: its cases still count, and its line says so. Every line has the wall
-time, and the processor time of all processes of the part.
+time, and the processor time of all processes of the part. A part that takes too long is ended and
+has failed: one that hangs must not keep the others from being told.
 """
 
 import collections
@@ -21,6 +22,8 @@ import house
 NICE = 5  # Of builds: tests wait for each other, and go first; but all of them wait for builds.
 TESTS_AT_ONCE = 2
 SHOWN = 60  # Lines of a failed part's output.
+SECONDS = 1800  # That a part may take; several times what the longest does.
+TOO_LONG = 124  # timeout's exit status.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,18 +102,28 @@ def key_of(part, root):
 
 
 class Runner:
-    def __init__(self, parts, root, logs, remembers=True):
+    def __init__(self, parts, root, logs, remembers=True, seconds=SECONDS):
         names = [part.name for part in parts]
         assert len(set(names)) == len(names), names
         assert all(a in names for part in parts for a in part.after), parts
         self.parts, self.root, self.logs, self.remembers = parts, root, logs, remembers
+        self.seconds = seconds
         self.outcomes = {}
         self._changed = threading.Condition()
         self._running = []
+        self._processes = []
         logs.mkdir(parents=True, exist_ok=True)
 
     def run(self):
         """All parts; prints a line for each as it ends. The parts that failed."""
+        try:
+            return self._run()
+        except BaseException:  # Ctrl-C goes to this process alone: timeout makes groups of theirs.
+            for process in self._processes:
+                process.terminate()
+            raise
+
+    def _run(self):
         waiting = collections.deque(self.parts)
         with self._changed:
             while waiting or self._running:
@@ -181,15 +194,20 @@ class Runner:
             if part.shards > 1:
                 environment.update(GTEST_TOTAL_SHARDS=str(part.shards),
                                    GTEST_SHARD_INDEX=str(shard))
-            command = ("nice", "-n", str(NICE), *part.command) if part.is_build else part.command
+            nice = ("nice", "-n", str(NICE)) if part.is_build else ()
+            command = ("timeout", "--kill-after=30", str(self.seconds), *nice, *part.command)
             with open(file, "wb") as out:
                 started.append((file, subprocess.Popen(
                     command, cwd=self.root, env=dict(environment), stdin=subprocess.DEVNULL,
                     stdout=out, stderr=subprocess.STDOUT)))
+        self._processes += [process for _, process in started]
         results = []
         for file, process in started:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode == TOO_LONG:
+                with open(file, "a", encoding="utf-8") as out:
+                    out.write(f"\nended after {self.seconds} s: what was in hand is above\n")
             results.append((file.read_text(errors="replace"), process.returncode,
                             usage.ru_utime + usage.ru_stime))
         return results

@@ -40,9 +40,10 @@ install_missing() {
 }
 
 # share_environment FOLDER: where there is none yet, FOLDER becomes a link to a virtual environment
-# that all clones of this user share: it takes 6 GB, and minutes.
+# of that name that all clones of this user share: the one with torch takes 6 GB, and minutes.
 share_environment() {
-  local shared=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/venv
+  local shared
+  shared=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/$(basename "$1")
   [ -e "$1" ] && return 0
   mkdir -p "$(dirname "$1")" "$shared" && ln -sfn "$shared" "$1"
 }
@@ -50,7 +51,7 @@ share_environment() {
 # python_environment FOLDER WHY PACKAGE…: a virtual environment with these packages from PyPI. One
 # that is there gets what it lacks. The torch there is the current one, with all that GPUs need.
 python_environment() {
-  local folder=$1 why=$2 missing=() package have log
+  local folder=$1 why=$2 missing=() package have log size=""
   shift 2
   if ! "$folder/bin/python" -c '' 2>/dev/null; then
     # venv makes none in a link.
@@ -61,8 +62,9 @@ python_environment() {
     [[ $have == *" $package "* ]] || missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
-  say "installing ${missing[*]} from PyPI in $folder ($why; about 6 GB with torch, once)"
-  [[ " ${missing[*]} " == *" torch "* ]] && { need_space 7 "PyTorch" || return 1; }
+  [[ " ${missing[*]} " == *" torch "* ]] && size="about 6 GB with torch, "
+  say "installing ${missing[*]} from PyPI in $folder ($why; ${size}once)"
+  [ -z "$size" ] || need_space 7 "PyTorch" || return 1
   log=$(mktemp -d)
   {
     "$folder/bin/pip" install --disable-pip-version-check --progress-bar off "${missing[@]}" 2>&1 &&
@@ -78,6 +80,18 @@ python_environment() {
   complain "pip could not install ${missing[*]} from PyPI; what it said last is above. Accepted: a" \
     "network with PyPI or a mirror of it in pip's configuration"
   return 1
+}
+
+# cuda_compiler: sees to it that there is an nvcc of CUDA 13. Where the machine has none, it comes
+# from PyPI, into build/cuda, which cmake/cuda.cmake looks into.
+cuda_compiler() {
+  local nvcc
+  for nvcc in "${NVCC_PLACES[@]}"; do
+    [[ $("$nvcc" --version 2>/dev/null) == *"release 13."* ]] && return 0
+  done
+  share_environment build/cuda || return 1
+  python_environment build/cuda "to compile kernels for GPUs: 105 MB to fetch, 300 MB on disk" \
+    "${CUDA_PACKAGES[@]}"
 }
 
 # build_release TARGET…: with GCC, in build/release; configured without tests where ./test has not
@@ -127,4 +141,9 @@ BUILD_PACKAGES=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohman
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev clang-14 clang-tidy-14 libclang-rt-14-dev llvm-14
   ccache python3 python3-venv python3-pip python3-numpy python3-torch openmpi-bin libopenmpi3
   libopenmpi-dev iproute2 nftables git chromium)
+NVCC_PLACES=("${CUDACXX:-nvcc}" nvcc /usr/local/cuda/bin/nvcc)
+# Of 13.0, because PTX of a later one cannot be used by the first drivers of CUDA 13. By themselves:
+# the torch of PYTHON_PACKAGES brings parts of another version.
+CUDA_PACKAGES=('nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*'
+  'nvidia-cuda-cccl==13.0.*' 'nvidia-nvvm==13.0.*')
 PYTHON_PACKAGES=(torch numpy accelerate lightning transformers scikit-build-core)

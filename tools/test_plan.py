@@ -15,16 +15,19 @@ import time
 
 sys.dont_write_bytecode = True
 import house  # noqa: E402
-from part_runner import Part, Runner, gtest_cases, unittest_cases  # noqa: E402
+from part_runner import SECONDS, Part, Runner, gtest_cases, unittest_cases  # noqa: E402
 
 CORES = os.cpu_count() or 1
 DEBIAN_PYTHON = "/usr/bin/python3"
 LIBRARY = "build/release/libsluice.so"
 APPS = ("build/bin/sluice", "build/bin/sluiced", "build/bin/sluice_sim", "build/bin/stream_echo")
 PACKAGES = "PyPI's torch and others, in build/venv"
+COMPILER = "nvcc of CUDA 13, from PyPI where there is none"
+CUDA = "build/release/libsluice_cuda.so"
 SOURCES = ("src", "include", "apps", "sim", "cmake", "CMakeLists.txt", "CMakePresets.json")
 # What the apps, the libraries and the test binaries are linked from.
-RELEASE = ("sluice", "sluice_shared", "sluice_app", "sluiced", "sluice_cli", "sluiced_parts")
+RELEASE = ("sluice", "sluice_shared", "sluice_cuda", "sluice_app", "sluiced", "sluice_cli",
+           "sluiced_parts")
 TEST_LIBRARIES = ("sluice_simulator", "sluice_support", "sluice_sim", "stream_echo", "kernel_bench")
 # Statistics and large products of cases: the same code over again, many times.
 SAME_CODE = ("*Acceptance*", "LosslessSmall*", "LosslessBytes.One*", "PeelingSuccess*",
@@ -37,7 +40,10 @@ def build(name, preset, *targets, after=()):
 
 
 def builds(full):
-    yield build("release", "release", *RELEASE)
+    yield build("release", "release", *RELEASE, after=(COMPILER,))
+    # What the part about kernels looks at.
+    yield build("PTX of the kernels", "release", "cuda_ptx",
+                after=("build release without a warning",))
     yield build("the tests' libraries", "release", *TEST_LIBRARIES,
                 after=("build release without a warning",))
     yield build("tests", "tests", "unit_tests", "conformance_tests",
@@ -54,6 +60,7 @@ def builds(full):
 
 
 def packages(python):
+    yield Part(COMPILER, ("bash", "-c", "source tools/setup.sh && cuda_compiler"))
     folder = os.path.dirname(os.path.dirname(python))
     yield Part(PACKAGES, ("bash", "-c", f'source tools/setup.sh && python_environment {folder}'
                           ' "which the package is tested with" "${PYTHON_PACKAGES[@]}"'))
@@ -98,14 +105,26 @@ def c_plus_plus(full):
                inputs=("build/tsan/thread_tests", *data), environment=product)
 
 
+def cuda():
+    yield Part("CUDA kernels compile; their PTX has no trap, no fma",
+               ("tests/cuda/run", "build/release"), unittest_cases,
+               ("build PTX of the kernels without a warning",),
+               inputs=(CUDA, "build/release/libsluice.a", "build/release/cuda/*.ptx",
+                       "build/release/cuda/build.json", *SOURCES, "tests/cuda"))
+
+
 def apps(python):
     released = ("build release without a warning",)
     with_sim = ("build the tests' libraries without a warning",)
     yield Part("install and find_package", ("tests/install/run", "build/release"), after=released,
-               inputs=(LIBRARY, "build/release/libsluice.a", *SOURCES, "tests/install", "examples"))
+               inputs=(LIBRARY, CUDA, "build/release/libsluice.a", *SOURCES, "tests/install",
+                       "examples"))
     # The names by which the release build called the compilers, so that ccache knows the objects.
+    defines = ("SLUICE_CUDA=ON", "SLUICE_CUDA_ARCHITECTURES=90")
     yield Part("wheel", ("env", "CC=gcc", "CXX=g++", "tests/install/wheel", python,
-                         "--no-build-isolation"), after=(*released, PACKAGES),
+                         "--no-build-isolation",
+                         *(f"--config-settings=cmake.define.{d}" for d in defines)),
+               after=(*released, PACKAGES),
                inputs=(*SOURCES, "python", "pyproject.toml", "tests/install"))
     yield Part("benchmarks run", ("build/bin/kernel_bench", "--benchmark_min_time=0.001"),
                after=with_sim, inputs=("build/bin/kernel_bench",),
@@ -141,8 +160,9 @@ def main():
     root, started = house.ROOT, time.monotonic()
     # Long ones first, so that the last minutes have something to do.
     parts = [*packages(arguments.python), *builds(arguments.full), *torch(arguments.python),
-             *apps(arguments.python), *house_rules(), *c_plus_plus(arguments.full)]
-    runner = Runner(parts, root, root / "build" / "test-logs", remembers=not arguments.full)
+             *apps(arguments.python), *cuda(), *house_rules(), *c_plus_plus(arguments.full)]
+    runner = Runner(parts, root, root / "build" / "test-logs", remembers=not arguments.full,
+                    seconds=4 * 3600 if arguments.full else SECONDS)
     bad = runner.run()
     outcomes = runner.outcomes.values()
     if bad:

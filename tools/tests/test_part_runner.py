@@ -3,8 +3,11 @@
 import contextlib
 import io
 import pathlib
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -44,6 +47,32 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(sorted(self.lines()), ["a", "d"])
         self.assertIn("why", out)
         self.assertEqual(out.count("NOT RUN"), 2)
+
+    def test_a_part_that_hangs_is_ended_with_what_it_started_and_fails(self):
+        part = self.part("a", "echo in hand; sleep 600 & echo $! > pid; wait")
+        self.runner = Runner([part], self.root, self.root / "logs", seconds=1)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(self.runner.run(), [part])
+        for word in ("in hand", "ended after 1 s"):
+            self.assertIn(word, out.getvalue())
+        status = pathlib.Path("/proc", *self.lines("pid"), "status")
+        self.assertFalse(status.exists() and "State:\tS" in status.read_text())
+
+    def test_an_interrupt_ends_what_runs(self):
+        script = ("import sys; sys.path.insert(0, 'tools'); import pathlib; from part_runner import"
+                  " Part, Runner; r = pathlib.Path(sys.argv[1]); Runner([Part('a', ('sh', '-c',"
+                  " 'echo $$ > pid; exec sleep 600'))], r, r / 'logs').run()")
+        job = subprocess.Popen([sys.executable, "-c", script, str(self.root)],
+                               cwd=pathlib.Path(part_runner.__file__).parents[1],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not self.lines("pid"):
+            self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        job.wait(60)
+        status = pathlib.Path("/proc", *self.lines("pid"), "status")
+        until = time.monotonic() + 60
+        while status.exists() and "State:\tS" in status.read_text():
+            self.assertLess(time.monotonic(), until)
 
     def test_an_input_may_be_a_pattern(self):
         for name in ("x", "y"):
@@ -124,8 +153,8 @@ class Plan(unittest.TestCase):
         import test_plan
         for full in (False, True):
             parts = [*test_plan.packages("build/venv/bin/python"), *test_plan.builds(full),
-                     *test_plan.torch("p"), *test_plan.apps("p"), *test_plan.house_rules(),
-                     *test_plan.c_plus_plus(full)]
+                     *test_plan.torch("p"), *test_plan.apps("p"), *test_plan.cuda(),
+                     *test_plan.house_rules(), *test_plan.c_plus_plus(full)]
             with tempfile.TemporaryDirectory() as folder:
                 Runner(parts, pathlib.Path(folder), pathlib.Path(folder) / "logs")
             here = pathlib.Path(part_runner.__file__).resolve().parent.parent

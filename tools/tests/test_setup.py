@@ -63,5 +63,35 @@ class UsableInstructions(unittest.TestCase):
         self.assertEqual(self.said("all", status=1), ("", ""))
 
 
+class CudaCompiler(unittest.TestCase):
+    """Whether a compiler is fetched, where the machine's nvcc says this."""
+
+    def said(self, *versions):
+        with tempfile.TemporaryDirectory() as folder:
+            places = []
+            for i, version in enumerate(versions):
+                places.append(pathlib.Path(folder, f"nvcc{i}"))
+                places[-1].write_text(f"#!/bin/sh\necho 'Cuda tools, release {version}, V1'\n",
+                                      encoding="ascii")
+                places[-1].chmod(0o755)
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", 'source "$1"; shift; cd "$1"; shift; '
+                 'NVCC_PLACES=("$@" "$PWD/none"); python_environment() { echo "$1 ${*:3}"; }; '
+                 'cuda_compiler; readlink build/cuda || true', "a-test", str(SETUP), folder,
+                 *map(str, places)], capture_output=True, text=True, check=True,
+                env=os.environ | {"XDG_CACHE_HOME": folder})
+            return done.stdout.replace(folder, "CACHE").splitlines()
+
+    def test_one_of_cuda_13_is_enough_wherever_it_is(self):
+        self.assertEqual(self.said("13.0"), [])
+        self.assertEqual(self.said("12.8", "13.2"), [])
+
+    def test_where_there_is_none_or_an_old_one_it_comes_from_pypi_in_a_folder_of_its_own(self):
+        for versions in ((), ("12.8",), ("14.0", "11.13")):
+            asked, link = self.said(*versions)
+            self.assertRegex(asked, r"^build/cuda nvidia-cuda-nvcc==13\.0\.\* .*nvidia-nvvm==13")
+            self.assertEqual(link, "CACHE/sluice/cuda")
+
+
 if __name__ == "__main__":
     unittest.main()

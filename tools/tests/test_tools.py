@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import functions  # noqa: E402
 import house  # noqa: E402
-from tree_kit import TreeTest, header  # noqa: E402
+from tree_kit import PURPOSE, TreeTest, header  # noqa: E402
 
 class Layers(TreeTest):
     tool = "layers"
@@ -24,7 +24,11 @@ class Layers(TreeTest):
         "src/base/result.h": header("#include <variant>"),
         "src/kernels/lanes/lanes.h": header('#include "base/result.h"'),
         "src/kernels/hadamard/hadamard.cc": '#include "kernels/lanes/lanes.h"\n',
-        "src/round/round.h": header('#include "kernels/lanes/lanes.h"'),
+        "src/device/device_table.h": header('#include "kernels/lanes/lanes.h"'),
+        "src/cuda/sum.cuh": header('#include "kernels/lanes/lanes.h"', "#include <cuda_runtime.h>"),
+        "src/cuda/table.cu": '#include "cuda/sum.cuh"\n#include "device/device_table.h"\n',
+        "src/round/round.h": header('#include "kernels/lanes/lanes.h"',
+                                    '#include "device/device_table.h"'),
         "src/codec/codec.h": header('#include "round/round.h"', '#include "base/result.h"'),
         "src/codec/fixed/fixed.h": header('#include "codec/codec.h"'),
         "src/codec/fixed/fixed_test.cc":
@@ -69,12 +73,16 @@ class Layers(TreeTest):
     def test_upward_include(self):
         self.red({"src/round/up.cc": '#include "round/round.h"\n#include "codec/codec.h"\n'},
                  "src/round/up.cc:2: layer round may not include codec/codec.h of layer codec"
-                 " (accepted: kernels, base)")
+                 " (accepted: kernels, device, base)")
 
     def test_every_forbidden_arrow(self):
         wrong = {
             "src/base/a.cc": "sluice/sluice.h",
             "src/kernels/lanes/a.cc": "round/round.h",
+            "src/device/a.cc": "round/round.h",
+            "src/device/b.cc": "cuda/sum.cuh",
+            "src/cuda/a.cu": "round/round.h",
+            "src/round/a.cc": "cuda/sum.cuh",
             "src/codec/a.cc": "codec/fixed/fixed.h",
             "src/codec/fixed/a.cc": "feedback/feedback.h",
             "src/feedback/a.cc": "control/control.h",
@@ -304,9 +312,13 @@ class Tidy(TreeTest):
                 ("src/base/a.cc", "void f(int* x) { delete x; }"),
                 ("src/base/a.cc", "void f(int* x) { delete[] x; }"),
                 ("src/base/a.cc", "void f() { throw 1; }"),
+                ("src/cuda/a.cu", "float f(float x) { return __expf(x); }"),
+                ("src/cuda/a.cuh", PURPOSE + "float f(float x) { return __fdividef(x, 3); }"),
+                ("src/kernels/warp/a.cc", "void f() { __trap(); }"),
+                ("src/cuda/a.cu", "void f() { printf(x); }"),
                 ("src/base/a.cc", "#include <iostream>")):
             with self.subTest(text):
-                self.red(path, text + "\n", "1: ")
+                self.red(path, text + "\n", f"{1 + text.count(chr(10))}: ")
                 (self.root / path).unlink()
 
     def test_casts_of_wire_bytes(self):
@@ -328,6 +340,8 @@ class Tidy(TreeTest):
                 "void g(char* b) { snprintf(b, 1, s); }\nusing namespace std;\nint operand(int);\n",
             "src/base/a_test.cc": "#include <iostream>\nstd::mt19937 g;\nauto* x = new int;\n",
             "src/base/a_bench.cc": "void f() { printf(x); }\n",
+            "src/cuda/a_bench.cu": "void f() { printf(x); }\n",
+            "src/cuda/a.cu": "float f(float x) { return __fmaf_rn(x, x, expf(x)); }\n",
             "src/group/a.cc": "void f() { std::this_thread::sleep_for(x); }\n",
             "apps/sluice/terminal.cc": "void f() { std::printf(x); }\n",
         })

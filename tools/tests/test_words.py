@@ -17,7 +17,7 @@ ROOT = TOOLS.parent
 sys.path.insert(0, str(TOOLS))
 import house  # noqa: E402
 SOURCES = ("src", "apps", "sim", "python")
-SUFFIXES = (".h", ".cc", ".py")
+SUFFIXES = (".h", ".cc", ".cuh", ".cu", ".py")
 ARCHITECTURE_WORDS_MAX = 2300  # ten minutes of reading
 CODE = re.compile(r"`([^`]+)`")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -115,7 +115,7 @@ class Names(unittest.TestCase):
     def test_no_two_source_files_share_a_name(self):
         often = ("main.cc", "__init__.py")
         names = [os.path.basename(path) for path in house.files(ROOT)
-                 if path.endswith((".h", ".hpp", ".cc", ".py"))]
+                 if path.endswith((".h", ".hpp", ".cuh", ".cc", ".cu", ".py"))]
         self.assertGreater(len(names), 700)
         self.assertEqual(sorted({name for name in names
                                  if names.count(name) > 1 and name not in often}), [])
