@@ -1,6 +1,11 @@
+// Sums that kernels make of a segment are those of the rounds: on the emulated device always, on a
+// GPU where there is one.
 #include <cmath>
+#include <cstring>
 
 #include "base/float_environment.h"
+#include "device/cuda_library.h"
+#include "device/device_memory.h"
 #include "kernels/lanes/lanes.h"
 #include "kernels/warp/warp_host.h"
 #include "kernels/warp/warp_sums.h"
@@ -58,14 +63,62 @@ Sum item_of(const Segment& segment, const Bytes& source, std::size_t stride) {
   return item;
 }
 
-void expect_reduced(const Segment& segment, const Bytes& source, std::size_t stride) {
+// Copies of values, where both the host and the device reach them.
+template <class T>
+device::SharedMemory shared(const device::Accelerator& on, std::span<const T> values) {
+  device::SharedMemory memory(on, values.size_bytes() + 1);
+  std::memcpy(memory.bytes().data(), values.data(), values.size_bytes());
+  return memory;
+}
+
+class WarpSums : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()) return;
+    const auto found = device::cuda();
+    if (!found) GTEST_SKIP() << found.error().message;
+    on_.table = *found;
+    ASSERT_EQ(on_.table->open(0), 0);
+  }
+
+  // Reduces `item`, whose pointers are of the host, into `down`, from byte `start` of it on.
+  void reduce(const Segment& segment, const Bytes& source, Sum item, Bytes& down) const;
+  void expect_reduced(const Segment& segment, const Bytes& source, std::size_t stride) const;
+  void expect_lane_sums(std::uint32_t workers, std::uint32_t count, std::uint32_t grain,
+                        unsigned seed) const;
+
+  device::Accelerator on_{&device::emulated(), 0};
+};
+
+void WarpSums::reduce(const Segment& segment, const Bytes& source, Sum item, Bytes& down) const {
+  const auto sources = shared<std::byte>(on_, source);
+  const auto ranks = shared<std::uint32_t>(on_, segment.ranks);
+  const auto downs = shared<std::byte>(on_, down);
+  item.source = sources.as<std::byte>() + segment.start;
+  item.ranks = ranks.as<std::uint32_t>();
+  item.down = downs.as<std::byte>() + segment.start;
+  const std::uint32_t unit = item.op == SumOp::lane_sum ? item.grain : kSumUnit;
+  const std::uint64_t units = (item.count + unit - 1) / unit;
+  const auto tiles = tiles_of({&units, 1}, kSumTile);
+  const auto tile_list = shared<Tile>(on_, tiles);
+  const auto items = shared<Sum>(on_, {&item, 1});
+  const device::Launch launch{device::Kernel::sum, 0, items.as<Sum>(), tile_list.as<Tile>(),
+                              static_cast<std::uint32_t>(tiles.size())};
+  device::Event done = nullptr;
+  ASSERT_EQ(on_.table->make_event(&done), 0);
+  ASSERT_EQ(on_.table->launch(&launch, nullptr), 0);
+  ASSERT_EQ(on_.table->record(done, nullptr), 0);
+  ASSERT_EQ(on_.table->synchronize(done), 0);
+  ASSERT_EQ(on_.table->free_event(done), 0);
+  std::memcpy(down.data(), downs.bytes().data(), down.size());
+}
+
+void WarpSums::expect_reduced(const Segment& segment, const Bytes& source,
+                              std::size_t stride) const {
   const Bytes wanted = reduced_by_host(segment, source, stride);
-  Sum item = item_of(segment, source, stride);
   // Bytes around the answer stay as they are.
   Bytes down(wanted.size() + segment.start + 8, std::byte{0xa5});
-  item.down = down.data() + segment.start;
-  const std::uint32_t unit = item.op == SumOp::lane_sum ? item.grain : kSumUnit;
-  launch(device::Kernel::sum, item, (item.count + unit - 1) / unit, kSumTile);
+  reduce(segment, source, item_of(segment, source, stride), down);
   Bytes all(down.size(), std::byte{0xa5});
   std::copy(wanted.begin(), wanted.end(), all.begin() + static_cast<std::ptrdiff_t>(segment.start));
   ASSERT_EQ(down, all) << name_of(segment.what.op) << " of " << int{segment.what.bits} << " bits, "
@@ -93,8 +146,8 @@ Bytes drawn_codes(std::mt19937& random, const Segment& segment, std::size_t stri
   return source;
 }
 
-void expect_lane_sums(std::uint32_t workers, std::uint32_t count, std::uint32_t grain,
-                      unsigned seed) {
+void WarpSums::expect_lane_sums(std::uint32_t workers, std::uint32_t count, std::uint32_t grain,
+                                unsigned seed) const {
   std::mt19937 random(seed);
   for (unsigned bits = 1; bits <= 8; ++bits) {
     Segment segment;
@@ -112,7 +165,7 @@ void expect_lane_sums(std::uint32_t workers, std::uint32_t count, std::uint32_t 
   }
 }
 
-TEST(WarpSums, LaneSumsAreTheRoundsForAllWidthsGrainsAndTails) {
+TEST_P(WarpSums, LaneSumsAreTheRoundsForAllWidthsGrainsAndTails) {
   const FloatEnvironment environment;
   unsigned seed = 0;
   for (const std::uint32_t grain : {8u, 64u, 256u, 264u, 512u, 1024u}) {
@@ -127,7 +180,7 @@ TEST(WarpSums, LaneSumsAreTheRoundsForAllWidthsGrainsAndTails) {
 }
 
 // As they lie in messages: on multiples of 16 bytes, so that whole strips are taken at once.
-TEST(WarpSums, StripsAreTheRoundsForAllWidthsGrainsAndWorkers) {
+TEST_P(WarpSums, StripsAreTheRoundsForAllWidthsGrainsAndWorkers) {
   const FloatEnvironment environment;
   std::mt19937 random(9);
   std::uint32_t turn = 0;
@@ -157,7 +210,7 @@ TEST(WarpSums, StripsAreTheRoundsForAllWidthsGrainsAndWorkers) {
   }
 }
 
-TEST(WarpSums, LaneSumsOfThousandsOfWorkersAreTheRounds) {
+TEST_P(WarpSums, LaneSumsOfThousandsOfWorkersAreTheRounds) {
   const FloatEnvironment environment;
   for (const std::uint32_t workers : {255u, 256u, 257u, 1000u, 4096u}) {
     expect_lane_sums(workers, 80, 64, 2 * workers);
@@ -166,7 +219,7 @@ TEST(WarpSums, LaneSumsOfThousandsOfWorkersAreTheRounds) {
   }
 }
 
-TEST(WarpSums, SumsAtTheirTopStayWithinTheirLanes) {
+TEST_P(WarpSums, SumsAtTheirTopStayWithinTheirLanes) {
   const FloatEnvironment environment;
   for (const std::uint32_t workers : {1u, 4u, 64u, 4096u}) {
     for (const Down down : {Down::full, Down::round}) {
@@ -183,7 +236,7 @@ TEST(WarpSums, SumsAtTheirTopStayWithinTheirLanes) {
   }
 }
 
-TEST(WarpSums, MaximaAreTheRoundsForAllWidths) {
+TEST_P(WarpSums, MaximaAreTheRoundsForAllWidths) {
   const FloatEnvironment environment;
   std::mt19937 random(7);
   for (unsigned bits = 1; bits <= 32; ++bits) {
@@ -203,7 +256,7 @@ TEST(WarpSums, MaximaAreTheRoundsForAllWidths) {
 }
 
 // Any bits at all: NaN with payloads, both infinities, subnormals.
-TEST(WarpSums, FloatSumsAreTheRoundsInTheOrderOfRanks) {
+TEST_P(WarpSums, FloatSumsAreTheRoundsInTheOrderOfRanks) {
   const FloatEnvironment environment;
   std::mt19937 random(8);
   for (const Op op : {Op::f32_sum, Op::bf16_sum, Op::f16_sum}) {
@@ -225,6 +278,11 @@ TEST(WarpSums, FloatSumsAreTheRoundsInTheOrderOfRanks) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, WarpSums, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& info) {
+                           return std::string(info.param ? "gpu" : "emulated");
+                         });
 
 }  // namespace
 }  // namespace sluice::warp
