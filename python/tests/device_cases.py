@@ -361,7 +361,8 @@ def memory_of_a_wave_is_within_three_times_its_wire_bytes_and_a_byte(rank, size)
                 taken = (2 * room[0] + room[1] * (1 + 1 / ranks)) / wave + 1.5
                 scales = 12 / 8 / 256
                 assert taken <= 3 * (up + down + scales) + 1, (spec, ranks, feedback, taken)
-    for spec, bits in (("tide:bits=2,down=full", (2, 4)), ("tide:extra=3", (4, 7))):
+    for spec, bits in (("tide:bits=2,down=full", (2, 4)),
+                       ("tide:bits=2,down=narrow", (2, 4)), ("tide:extra=3", (4, 7))):
         wanted = tuple(_placement.UNEVEN * one / 8 for one in bits)
         assert _placement.widths_of(spec, 4, False) == wanted, spec
     assert _placement.widths_of("bf16", 4, True) == (2.0, 2.0)

@@ -74,6 +74,12 @@ PortEnd::PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& cal
 
 // What the tensors in order, as framework's buckets go through them, need at the worst place.
 Verdict PortEnd::reserve(std::uint64_t coordinates) {
+  const Memory& memory = *worker_->memory;
+  for (std::size_t i = 0; i < memory.tensors().size(); ++i) {  // A wave has a chunk at least.
+    const std::uint64_t chunk =
+        std::min<std::uint64_t>(memory.chunk_count(i), memory.tensors()[i].count());
+    coordinates = std::max(coordinates, chunk);
+  }
   SLUICE_TRY_ASSIGN(const std::size_t table_bytes, driver_.reserve_waves(coordinates));
   // Codes and sums of five bits or so; what needs more takes it in its first step.
   const auto room = static_cast<std::size_t>(coordinates + coordinates / 2);

@@ -12,6 +12,14 @@ namespace sluice::cuda {
 inline constexpr unsigned kWarps = 8;
 inline constexpr unsigned kThreads = kWarps * warp::kLanes;
 
+// Blocks of threads that a multiprocessor holds at most; ptxas refuses to be asked for more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+inline constexpr unsigned kBlocksMost = 1024 / kThreads;  // Turing
+#else
+inline constexpr unsigned kBlocksMost = 1536 / kThreads;
+#endif
+constexpr unsigned at_most(unsigned blocks) { return blocks < kBlocksMost ? blocks : kBlocksMost; }
+
 // The kernel as cudaLaunchKernel wants it; null if there is none. `log2_block` is of tide's
 // kernels: the largest block, 6 to 10.
 const void* plain_kernel(device::Kernel kernel);
@@ -27,7 +35,7 @@ const void* keep_kernel(unsigned log2_block);
 // blocks of threads at a time.
 #define SLUICE_TIDE_KERNEL(name, words, blocks) \
   template <unsigned kMost> \
-  __global__ void __launch_bounds__(kThreads, blocks) \
+  __global__ void __launch_bounds__(kThreads, at_most(blocks)) \
       name##_tiles(const warp::TideChunk* items, const warp::Tile* tiles) { \
     __shared__ std::uint32_t scratch[kWarps][words]; \
     const warp::Tile tile = tiles[blockIdx.x]; \

@@ -98,7 +98,12 @@ class DeviceWarp {
   }
   __device__ __forceinline__ static bool any(bool mask) { return __any_sync(kAll, mask) != 0; }
   __device__ __forceinline__ static std::uint32_t total(U value) {
+#if __CUDA_ARCH__ >= 800
     return __reduce_add_sync(kAll, value);
+#else
+    for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);
+    return value;
+#endif
   }
   __device__ __forceinline__ static std::uint64_t total(Wide value) {
     for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);

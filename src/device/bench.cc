@@ -10,6 +10,7 @@ namespace sluice::device {
 namespace {
 
 constexpr std::size_t kTablesLeast = std::size_t{1} << 20;
+constexpr Error kGivenUp{Code::unavailable, 0, "device: given up"};
 
 std::uint32_t blocks_of(const warp::TideChunk& chunk) {
   const std::uint32_t rest = chunk.count % chunk.block;
@@ -59,7 +60,7 @@ Status Bench::reserve(std::size_t table_bytes, std::size_t room_bytes, bool is_s
 }
 
 Status Bench::begin() {
-  if (is_stopped_) return Error{Code::unavailable, 0, "device: given up"};
+  if (is_stopped_) return kGivenUp;
   if (tables_.empty()) SLUICE_TRY(reserve(0));
   on_.use();
   for (Tables& one : tables_) one.used = one.uploaded = 0;
@@ -73,7 +74,9 @@ Status Bench::begin() {
   *said_ = {};
   ++counters_.waves;
   launches_before_ = counters_.launches;
-  return ok();
+  // At once, before the stream waits for anything: it must not undo a stop() that comes later.
+  SLUICE_TRY(upload());
+  return is_stopped_ ? Status(kGivenUp) : ok();
 }
 
 Bench::Piece Bench::carve(std::size_t size) {
@@ -161,6 +164,7 @@ Status Bench::upload() {
 
 // What later kernels read comes first.
 Status Bench::submit() {
+  if (is_stopped_) return kGivenUp;
   on_.use();
   launches_.clear();
   const bool decodes = !decodes_.empty() || !dense_decodes_.empty() || !compares_.empty();
@@ -216,7 +220,7 @@ Status Bench::judge() const {
   if ((bad & warp::kBadMismatch) != 0) {
     return Error{Code::mismatch, 0, "workers disagree on what they reduce"};
   }
-  if ((bad & warp::kBadStopped) != 0) return Error{Code::unavailable, 0, "device: given up"};
+  if ((bad & warp::kBadStopped) != 0) return kGivenUp;
   if ((bad & warp::kBadShift) != 0) {
     return Error{Code::malformed, 0, "lane_sum: shift out of range"};
   }

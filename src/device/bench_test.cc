@@ -63,7 +63,8 @@ TEST_F(BenchTest, ManyItemsOfOneKindAreOneLaunchAndOneCopyOfTables) {
   ASSERT_EQ(Spy::launches.size(), 1u);
   EXPECT_EQ(Spy::launches[0].kernel, Kernel::copy);
   EXPECT_EQ(Spy::launches[0].tile_count, 100u);
-  EXPECT_EQ(Spy::copies, 1);  // of the tables; nobody decodes, so there is no finding
+  // Of the tables, and before of a good finding; nobody decodes, so none comes back.
+  EXPECT_EQ(Spy::copies, 2);
   EXPECT_EQ(bench_.counters().launches, 1u);
 }
 
@@ -141,11 +142,19 @@ TEST_F(BenchTest, OnceItIsStoppedNothingIsDecodedAndNoWaveBegins) {
                         reinterpret_cast<std::byte*>(&before), sizeof(float)});
   ASSERT_TRUE(bench_.submit());  // Its tables are there.
   ASSERT_TRUE(bench_.stop());
+  EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);  // The host's memory is the device's here.
   bench_.decode(dense);
-  ASSERT_TRUE(bench_.submit());
+  EXPECT_EQ(bench_.submit().error().code, Code::unavailable);
   EXPECT_EQ(value, 1.0f);
-  EXPECT_EQ(bench_.judge().error().code, Code::unavailable);
   EXPECT_EQ(bench_.begin().error().code, Code::unavailable);
+}
+
+// The stream may wait long for a gradient: its finding is there before, and stays as it is.
+TEST_F(BenchTest, AWaveThatIsStoppedBeforeItsFirstSubmitStaysStopped) {
+  ASSERT_TRUE(bench_.stop());
+  EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
+  EXPECT_EQ(bench_.submit().error().code, Code::unavailable);
+  EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
 }
 
 TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
@@ -167,7 +176,7 @@ TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
 
 TEST_F(BenchTest, ADeviceThatRefusesIsAnErrorWithItsNumber) {
   std::array<std::byte, 8> bytes{};
-  bench_.add(warp::Copy{bytes.data(), bytes.data(), 0});
+  bench_.add(warp::Copy{bytes.data(), bytes.data(), bytes.size()});
   Spy::error = 700;
   const Status submitted = bench_.submit();
   ASSERT_FALSE(submitted);

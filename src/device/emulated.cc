@@ -17,7 +17,16 @@ constexpr int kNoDevice = 3;
 constexpr std::size_t kMemoryAlignment = 256;  // as CUDA's
 constexpr unsigned kMost = 10;                 // log2 of the largest block
 
+constexpr std::uint32_t kWarps = 8;  // that share a tile, as on a GPU
+
 using warp::HostWarp;
+
+// What one of the warps does of a tile.
+struct Part {
+  std::uint32_t first = 0;
+  std::uint32_t offset = 0;
+  std::uint32_t step = 1;
+};
 
 template <class Item, class Body>
 void for_tiles(const Launch& launch, Body body) {
@@ -25,7 +34,9 @@ void for_tiles(const Launch& launch, Body body) {
   HostWarp w;
   for (std::uint32_t i = 0; i < launch.tile_count; ++i) {
     const warp::Tile& tile = launch.tiles[i];
-    body(w, items[tile.item], tile.first);
+    for (std::uint32_t offset = 0; offset < kWarps; ++offset) {
+      body(w, items[tile.item], Part{tile.first, offset, kWarps});
+    }
   }
 }
 
@@ -33,61 +44,59 @@ int run(const Launch* launch, Stream) {
   const FloatEnvironment environment;
   switch (launch->kernel) {
     case Kernel::copy:
-      for_tiles<warp::Copy>(*launch, [](HostWarp& w, const warp::Copy& item, std::uint32_t first) {
-        warp::copy(w, item, first, 0, 1);
+      for_tiles<warp::Copy>(*launch, [](HostWarp& w, const warp::Copy& item, const Part& part) {
+        warp::copy(w, item, part.first, part.offset, part.step);
       });
       return 0;
     case Kernel::compare:
       for_tiles<warp::Compare>(*launch,
-                               [](HostWarp& w, const warp::Compare& item, std::uint32_t first) {
-                                 warp::compare(w, item, first, 0);
+                               [](HostWarp& w, const warp::Compare& item, const Part& part) {
+                                 warp::compare(w, item, part.first, part.offset);
                                });
       return 0;
     case Kernel::sum:
-      for_tiles<warp::Sum>(*launch, [](HostWarp& w, const warp::Sum& item, std::uint32_t first) {
-        warp::sum(w, item, first, 0, 1);
+      for_tiles<warp::Sum>(*launch, [](HostWarp& w, const warp::Sum& item, const Part& part) {
+        warp::sum(w, item, part.first, part.offset, part.step);
       });
       return 0;
     case Kernel::dense_encode:
-      for_tiles<warp::Dense>(*launch,
-                             [](HostWarp& w, const warp::Dense& item, std::uint32_t first) {
-                               warp::dense_encode(w, item, first, 0, 1);
-                             });
+      for_tiles<warp::Dense>(*launch, [](HostWarp& w, const warp::Dense& item, const Part& part) {
+        warp::dense_encode(w, item, part.first, part.offset, part.step);
+      });
       return 0;
     case Kernel::dense_decode:
-      for_tiles<warp::Dense>(*launch,
-                             [](HostWarp& w, const warp::Dense& item, std::uint32_t first) {
-                               warp::dense_decode(w, item, first, 0, 1);
-                             });
+      for_tiles<warp::Dense>(*launch, [](HostWarp& w, const warp::Dense& item, const Part& part) {
+        warp::dense_decode(w, item, part.first, part.offset, part.step);
+      });
       return 0;
     case Kernel::measure:
-      for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, std::uint32_t first) {
-                                   warp::measure<kMost>(w, item, first, 0, 1);
-                                 });
+      for_tiles<warp::TideChunk>(
+          *launch, [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
+            warp::measure<kMost>(w, item, part.first, part.offset, part.step);
+          });
       return 0;
     case Kernel::encode:
       for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, std::uint32_t first) {
-                                   warp::encode<kMost>(w, item, first, 0, 1);
+                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
+                                   warp::encode<kMost>(w, item, part.first, part.offset, part.step);
                                  });
       return 0;
     case Kernel::check:
       for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, std::uint32_t first) {
-                                   warp::check<kMost>(w, item, first, 0, 1);
+                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
+                                   warp::check<kMost>(w, item, part.first, part.offset, part.step);
                                  });
       return 0;
     case Kernel::decode:
       for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, std::uint32_t first) {
-                                   warp::decode<kMost>(w, item, first, 0, 1);
+                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
+                                   warp::decode<kMost>(w, item, part.first, part.offset, part.step);
                                  });
       return 0;
     case Kernel::keep:
       for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, std::uint32_t first) {
-                                   warp::keep<kMost>(w, item, first, 0, 1);
+                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
+                                   warp::keep<kMost>(w, item, part.first, part.offset, part.step);
                                  });
       return 0;
   }

@@ -85,9 +85,7 @@ void Driver::reserve(std::span<const Load> loads) { prepare(loads); }
 // Chunks by chunks, as they would join waves; the largest wave counts, and a little more, since
 // buckets end elsewhere.
 Checked<std::size_t> Driver::reserve_waves(std::uint64_t coordinates) {
-  constexpr std::size_t kTableOfBlock = 2 * sizeof(warp::TideBlock);
   constexpr std::size_t kTableOfChunk = 8 * sizeof(warp::TideChunk) + 64 * sizeof(warp::Sum);
-  constexpr std::uint32_t kBlock = 16;  // the least that a codec has
   on_device_ = true;
   FlightSize most;
   FlightSize now;
@@ -104,6 +102,9 @@ Checked<std::size_t> Driver::reserve_waves(std::uint64_t coordinates) {
     if (memory_.brings_rows(i)) continue;
     const std::uint64_t whole = memory_.chunk_count(i);
     const Tensor& tensor = memory_.tensors()[i];
+    // Lists of blocks: what is sent; with a state also what is sent again, and what comes back.
+    const Plan plan = memory_.codec(memory_.choice(i)).plan(tensor, memory_.options().workers);
+    const std::size_t lists = plan.state_size != 0 ? 3 : 1;
     for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
       const auto count = static_cast<std::uint32_t>(std::min(whole, tensor.count() - at));
       if (in_wave != 0 && in_wave + count > coordinates) next_wave();
@@ -113,7 +114,8 @@ Checked<std::size_t> Driver::reserve_waves(std::uint64_t coordinates) {
                 memory_.kind(i), place_);
       now.host += round_up(one.host, kAlignment);
       now.place += round_up(one.place, kAlignment);
-      table += kTableOfChunk + kTableOfBlock * divide_up(count, 8 * kBlock);
+      table += kTableOfChunk +
+               lists * sizeof(warp::TideBlock) * (divide_up(count, plan.multiple_of) + 8);
       in_wave += count;
     }
   }

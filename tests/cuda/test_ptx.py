@@ -4,7 +4,7 @@ trap. Made by target cuda_ptx with the flags of the library."""
 import unittest
 
 import ptx
-from build_kit import MADE, ROOT, Scratch, lines_of, needs_cuda, nvcc, run
+from build_kit import MADE, ROOT, Scratch, configured, lines_of, needs_cuda, nvcc, run
 
 PROBE = ROOT / "tests/cuda/flags_probe.cu"
 SOURCES = sorted(p for p in (ROOT / "src/cuda").glob("*.cu")
@@ -20,6 +20,14 @@ class Kernels(Scratch):
             with self.subTest(source.name):
                 text = (MADE / f"{source.stem}.ptx").read_text(encoding="utf-8")
                 self.assertEqual(ptx.problems(text, lines_of), [])
+
+    def test_the_oldest_gpu_has_code_too(self):
+        """It lacks instructions, and holds fewer threads: seen by ptxas alone."""
+        for source in ("tide_check.cu", "tide_measure.cu", "plain.cu"):
+            with self.subTest(source):
+                build = configured()
+                self.succeed(run(build["nvcc"], *build["flags"], "-arch=sm_75", "-cubin",
+                                 ROOT / "src/cuda" / source, "-o", self.folder / "old.cubin"))
 
     def test_every_header_compiles_alone(self):
         for header in HEADERS:

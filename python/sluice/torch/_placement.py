@@ -21,6 +21,7 @@ from sluice.torch._settings import Settings
 
 CPU = torch.device("cpu")
 HOST_WAVE, DEVICE_WAVE = 1 << 21, 1 << 23  # elements
+DEVICE_CHUNK = 1 << 20  # elements of a tensor on a device that travel together, whatever the wave
 HOST_TRACKS, NCCL_TRACKS = 2, 6
 WIDTHS = {"f32": 4.0, "bf16": 2.0, "fp16": 2.0}  # bytes of an element, of a sum too
 TIDE_BITS = 4.0  # unless its SPEC says otherwise
@@ -162,8 +163,10 @@ def widths_of(spec: str, size: int, feedback: bool) -> tuple[float, float]:
         return WIDTHS[name], WIDTHS[name]
     given = dict(option.split("=", 1) for option in options.split(",") if option)
     bits = float(given.get("bits", TIDE_BITS))
-    # Sums that feedback needs whole have a bit for every doubling of ranks.
-    more = math.ceil(math.log2(size)) if feedback or given.get("down") == "full" else \
+    # Whole sums, which feedback needs, have a bit for every doubling of ranks. A device sends whole
+    # ones where the host narrows them.
+    is_whole = feedback or given.get("down") in ("full", "narrow")
+    more = math.ceil(math.log2(size)) if is_whole else \
         int(given["extra"]) if given.get("extra", "auto") != "auto" else \
         max(1, int(math.log2(size) / 2))
     return UNEVEN * bits / 8, UNEVEN * (bits + more) / 8

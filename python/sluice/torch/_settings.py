@@ -96,8 +96,9 @@ OPTIONS = (
     Option("tracks", _count, None, "auto, 1 to 16", "what waves are spread over: threads, each with"
            " a process group; over nccl streams of one thread. auto: 2, over nccl 6", 1, 16,
            former="lanes"),
-    Option("wave", _count, None, "auto, 4096 to 2^28", "elements that travel together at most;"
-           " auto: 2^21, of gradients that stay on a GPU 2^23", 4096, 2**28),
+    Option("wave", _count, None, "auto, 4096 to 2^28", "elements that travel together at most"
+           " (a chunk at least, 2^16 or on a GPU 2^20); auto: 2^21, of gradients that stay on a GPU"
+           " 2^23", 4096, 2**28),
     Option("timeout", _seconds, None, "auto, 0.1 to 86400", "seconds until a rank that does not"
            " answer is called missing; auto: 0.9 of the time-out of DDP's process group", 0.1,
            TIMEOUT_MAX),

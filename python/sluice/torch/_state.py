@@ -185,7 +185,7 @@ class State:
     def _make_room(self) -> None:
         """For waves on a device, between steps."""
         if self.place.on_device and self.tracks:
-            wave = self.place.wave
+            wave = max(self.place.wave, _placement.DEVICE_CHUNK)
             known = self.tensors.sizes() or \
                 [(codec.spec, wave) for codec in self._choices.codecs()]
             self._parts.make_room(*_placement.wave_bytes(

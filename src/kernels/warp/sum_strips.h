@@ -23,11 +23,11 @@ class SumStrips {
   // Whether whole strips of the segment can be reduced here. Sums have 16 bits at the most, and the
   // squares of a grain's errors 32.
   SLUICE_WARP static bool take(const Sum& sum) {
+    if (sum.op != SumOp::lane_sum || sum.down_bits > kDownBitsMax) return false;
     const bool grains = sum.grain >= kEach && sum.grain <= kStrip && kStrip % sum.grain == 0;
     const std::uint32_t top = sum.contributors * ((1u << sum.bits) - 1);
-    return sum.op == SumOp::lane_sum && grains && sum.contributors <= 256 &&
-           (sum.form == SumForm::full || top < 2048) && is_aligned(sum.source, kVector) &&
-           sum.stride % kVector == 0;
+    return grains && sum.contributors <= 256 && (sum.form == SumForm::full || top < 2048) &&
+           is_aligned(sum.source, kVector) && sum.stride % kVector == 0;
   }
 
   SLUICE_WARP SumStrips(W& w, const Sum& sum)
