@@ -104,8 +104,9 @@ class SumStrips {
     SLUICE_WARP void spread(U* halves) {
       SLUICE_WARP_UNROLL
       for (unsigned g = 0; g < kGroups; ++g) {
-        add_spread<2 * kBits>(even[g], halves[4 * g], halves[4 * g + 1]);
-        add_spread<2 * kBits>(odd[g], halves[4 * g + 2], halves[4 * g + 3]);
+        U* const four = halves + std::size_t{4} * g;
+        add_spread<2 * kBits>(even[g], four[0], four[1]);
+        add_spread<2 * kBits>(odd[g], four[2], four[3]);
       }
       clear();
     }
@@ -155,7 +156,7 @@ class SumStrips {
   template <class Adder, unsigned kBits>
   SLUICE_WARP void add_all(std::uint32_t strip, U* halves) const {
     constexpr std::uint32_t kBatch = Adder::kBatch;
-    const std::byte* const from = it_.source + std::uint64_t{strip} * (kStrip / 8 * kBits);
+    const std::byte* const from = it_.source + std::uint64_t{strip} * kStrip / 8 * kBits;
     Adder adder;
     std::uint32_t held = 0;
     for (std::uint32_t first = 0; first < it_.contributors; first += kLanes) {
