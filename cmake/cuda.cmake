@@ -185,9 +185,6 @@ if(NOT SLUICE_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "SLUICE_CUDA is '${SLUICE_CUDA}'; accepted: AUTO, ON, OFF")
 endif()
 file(GLOB SLUICE_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
-set(SLUICE_CUDA_PROGRAMS ${SLUICE_CUDA_SOURCES})
-list(FILTER SLUICE_CUDA_SOURCES EXCLUDE REGEX "_bench\\.cu$")
-list(FILTER SLUICE_CUDA_PROGRAMS INCLUDE REGEX "_bench\\.cu$")
 
 set(SLUICE_CUDA_NVCC)
 if(SLUICE_CUDA STREQUAL "OFF")
@@ -239,17 +236,6 @@ sluice_cuda_link(sluice_cuda)
 set(SLUICE_CUDA_MAP ${PROJECT_SOURCE_DIR}/cmake/cuda_exports.map)
 target_link_options(sluice_cuda PRIVATE -s -Wl,--version-script=${SLUICE_CUDA_MAP})
 set_target_properties(sluice_cuda PROPERTIES LINK_DEPENDS ${SLUICE_CUDA_MAP})
-
-# Programs for people with a GPU, only on request: ninja cuda_programs.
-add_custom_target(cuda_programs)
-foreach(source ${SLUICE_CUDA_PROGRAMS})
-  get_filename_component(name ${source} NAME_WE)
-  sluice_cuda_object(${source} object)
-  add_executable(${name} EXCLUDE_FROM_ALL ${object} ${SLUICE_CUDA_OBJECTS})
-  target_link_libraries(${name} PRIVATE sluice)
-  sluice_cuda_link(${name})
-  add_dependencies(cuda_programs ${name})
-endforeach()
 
 # What tests/cuda looks at: PTX of every file of the library, and of one that shows what flags do.
 set(SLUICE_CUDA_PTX)

@@ -12,7 +12,6 @@ find_package(CLI11 REQUIRED)
 
 file(GLOB_RECURSE SLUICE_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_test.cc)
 file(GLOB_RECURSE SLUICE_BENCH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_bench.cc)
-list(FILTER SLUICE_BENCH_SOURCES EXCLUDE REGEX "/src/cuda/")  # They need a GPU.
 file(GLOB_RECURSE SLUICE_APP_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*_test.cc)
 file(GLOB SLUICE_SIM_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/*_test.cc)
 file(GLOB SLUICE_CONFORMANCE_SOURCES CONFIGURE_DEPENDS
@@ -68,7 +67,7 @@ if(SLUICE_LIBRARIES_OF)
 endif()
 
 add_executable(kernel_bench ${SLUICE_BENCH_SOURCES})
-target_link_libraries(kernel_bench PRIVATE sluice sluice_flags benchmark::benchmark
+target_link_libraries(kernel_bench PRIVATE sluice_support sluice_flags benchmark::benchmark
                                            benchmark::benchmark_main fmt::fmt)
 
 # Carrier stream beside a plain UDP echo.

@@ -67,7 +67,6 @@ class Device : public ::testing::TestWithParam<Param> {
     ASSERT_TRUE(made.has_value()) << made.error().message;
     codec_ = std::move(made->codec);
   }
-  [[nodiscard]] bool is_gpu() const { return GetParam().which == Which::gpu; }
 
   void check(const Scenario& scenario, const Way& way, Wire wire,
              floats::Format in = floats::Format::f32) {
@@ -102,9 +101,7 @@ TEST_P(Device, GivesTheBytesOfTheHost) {
   }
 }
 
-// Where the host's memory is the device's, collectives between devices can be copies.
 TEST_P(Device, GivesTheBytesOfTheHostFromDeviceToDevice) {
-  if (is_gpu()) GTEST_SKIP() << "collectives of tests move memory of the host";
   const bool keeps = codec_->traits(3).takes_feedback();
   const std::vector<std::size_t> sizes{
       kCounts.size(), kWorkers.size(), kData.size(), kChunks.size(), keeps ? 2u : 1u, 2, 1,
@@ -124,15 +121,13 @@ TEST_P(Device, GivesTheBytesOfTheHostFromDeviceToDevice) {
 TEST_P(Device, GivesTheBytesOfTheHostToManyWorkers) {
   check({.count = 700, .workers = 64, .steps = 2}, {}, Wire::shared);
   check({.count = 300, .workers = 130, .missing = Missing::third}, {}, Wire::shared);
-  if (!is_gpu()) check({.count = 700, .workers = 64}, {}, Wire::carried);
+  check({.count = 700, .workers = 64}, {}, Wire::carried);
 }
 
 TEST_P(Device, CostsFewLaunchesHoweverManyChunksThereAre) {
   const Inputs inputs(Scenario{.count = 70001, .workers = 2, .chunk_count = 1024});
-  DeviceJob job(on_, *codec_, inputs, {}, is_gpu() ? Wire::shared : Wire::carried,
-                floats::Format::f32);
+  DeviceJob job(on_, *codec_, inputs, {}, Wire::carried, floats::Format::f32);
   ASSERT_EQ(job.run(0), "");
-  if (is_gpu()) return;  // Over `local` a window of chunks is a few launches each.
   EXPECT_LE(job.bench(0).counters().launches_most, 12u);
 }
 

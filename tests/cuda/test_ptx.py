@@ -7,8 +7,7 @@ import ptx
 from build_kit import MADE, ROOT, Scratch, configured, lines_of, needs_cuda, nvcc, run
 
 PROBE = ROOT / "tests/cuda/flags_probe.cu"
-SOURCES = sorted(p for p in (ROOT / "src/cuda").glob("*.cu")
-                 if not p.stem.endswith(("_bench", "_check")))
+SOURCES = sorted((ROOT / "src/cuda").glob("*.cu"))
 HEADERS = sorted((ROOT / "src/cuda").glob("*.cuh"))
 
 

@@ -21,6 +21,10 @@ PARTS = {"ranks": (gpu_ranks_cases, (2, 4)), "resume": (gpu_resume_cases, (2,)),
 
 
 def show(name, size, problems):
+    """Whether it has failed. `problems`: None of a case that was skipped."""
+    if problems is None:
+        print(f"skipped: {name.partition('.')[2]}, {size} ranks", flush=True)
+        return False
     word = "passed" if not problems else "FAILED"
     print(f"{word}: {name.partition('.')[2]}, {size} ranks", flush=True)
     for problem in problems:
@@ -29,10 +33,10 @@ def show(name, size, problems):
 
 
 def problems_of(reports):
-    """Of a case that all ranks come through alike."""
+    """Of a case that all ranks come through alike; None: it was skipped."""
     if all(report.kind == "skip" for report in reports):
-        print(f"skipped: {reports[0].text}", flush=True)
-        return []
+        print(f"    {reports[0].text}", flush=True)
+        return None
     bad = [f"rank {rank}, {report.kind}: {report.text[-3000:]}"
            for rank, report in enumerate(reports) if report.kind != "ok"]
     values = [report.value for report in reports]
@@ -63,7 +67,7 @@ def problems_of_victims(reports, plan):
 
 def main(arguments):
     part, chosen = arguments[0], arguments[1:]
-    began, count, failed = time.monotonic(), 0, 0
+    began, count, failed, skipped = time.monotonic(), 0, 0, 0
     if part == "kill":
         for name, plan in gpu_kill_cases.PLAN.items():
             if chosen and name not in chosen:
@@ -80,9 +84,12 @@ def main(arguments):
                      if not chosen or name.partition(".")[2] in chosen]
             for name, reports in launch(size, names, timeout=LIMIT).items():
                 count += 1
-                failed += show(name, size, problems_of(reports))
+                problems = problems_of(reports)
+                skipped += problems is None
+                failed += show(name, size, problems)
     print(f"{part}: {time.monotonic() - began:.0f} s")
-    print(f"{count - failed} passed, {failed} failed")
+    over = f", {skipped} skipped" if skipped else ""
+    print(f"{count - failed - skipped} passed, {failed} failed{over}")
     return int(failed > 0)
 
 

@@ -52,7 +52,7 @@ DeviceJob::DeviceJob(const device::Accelerator& on, const Codec& codec, const In
       way_(way),
       wire_(wire),
       format_(format),
-      hall_(inputs.scenario.workers) {
+      hall_(inputs.scenario.workers, &on) {
   auto world = world_of(kCarriers[0], inputs.scenario, way);
   SLUICE_ASSERT(world.has_value());
   world_ = std::move(*world);

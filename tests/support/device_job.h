@@ -21,7 +21,7 @@ namespace sluice::support {
 // How bytes of rounds travel.
 enum class Wire : std::uint8_t {
   shared,   // through memory of the host that the device reaches, over `local`
-  carried,  // from device to device, over collectives; only where host memory is device memory
+  carried,  // from device to device, over collectives
 };
 
 // All workers of a job. Codec and inputs outlive it.

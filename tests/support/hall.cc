@@ -14,6 +14,11 @@ class Hall::Guest final : public Collectives {
   explicit Guest(Hall& hall) : hall_(hall) {}
 
   std::span<std::byte> reserve(Buffer buffer, std::size_t size) override {
+    if (is_of_device(buffer)) {
+      device::DeviceMemory& one = device_buffers_[static_cast<std::size_t>(buffer)];
+      if (one.bytes().size() < size) one = device::DeviceMemory(*hall_.on_, size);
+      return one.bytes();
+    }
     AlignedBuffer& one = buffers_[static_cast<std::size_t>(buffer)];
     grow(one, size);
     return one.bytes();
@@ -38,17 +43,22 @@ class Hall::Guest final : public Collectives {
 
  private:
   friend class Hall;
+  [[nodiscard]] bool is_of_device(Buffer buffer) const {
+    return hall_.on_ != nullptr && buffer >= Buffer::device_send;
+  }
   std::byte* data(Buffer buffer) {
-    return buffers_[static_cast<std::size_t>(buffer)].bytes().data();
+    const auto index = static_cast<std::size_t>(buffer);
+    return (is_of_device(buffer) ? device_buffers_[index].bytes() : buffers_[index].bytes()).data();
   }
 
   Hall& hall_;
   std::array<AlignedBuffer, kBuffers> buffers_;
+  std::array<device::DeviceMemory, kBuffers> device_buffers_;
   Call call_;
   bool waits_ = false;
 };
 
-Hall::Hall(std::uint32_t workers) {
+Hall::Hall(std::uint32_t workers, const device::Accelerator* on) : on_(on) {
   for (std::uint32_t rank = 0; rank < workers; ++rank) {
     guests_.push_back(std::make_unique<Guest>(*this));
   }
@@ -73,6 +83,14 @@ std::uint64_t before(std::span<const std::uint64_t> sizes, std::size_t rank) {
 
 }  // namespace
 
+void Hall::move(std::byte* to, const std::byte* from, std::size_t size, bool on_device) const {
+  if (on_device) {
+    SLUICE_ASSERT(on_->table->copy(to, from, size, nullptr) == 0);
+  } else {
+    std::memcpy(to, from, size);
+  }
+}
+
 // All are here. Ranks that want different things would hang, or worse, on a real network: that is a
 // bug of whoever calls.
 void Hall::run() {
@@ -81,20 +99,21 @@ void Hall::run() {
     SLUICE_ASSERT(guest->call_.kind == first.kind && guest->call_.count == first.count);
   }
   const std::size_t workers = guests_.size();
+  const bool on_device = guests_[0]->is_of_device(first.from);
   for (std::size_t to = 0; to < workers && first.kind == Kind::all_to_all; ++to) {
     Guest& target = *guests_[to];
     for (std::size_t from = 0; from < workers; ++from) {
       Guest& source = *guests_[from];
       const std::uint64_t size = source.call_.send_sizes[to];
       SLUICE_ASSERT(size == target.call_.receive_sizes[from]);
-      std::memcpy(target.data(target.call_.to) + before(target.call_.receive_sizes, from),
-                  source.data(source.call_.from) + before(source.call_.send_sizes, to), size);
+      move(target.data(target.call_.to) + before(target.call_.receive_sizes, from),
+           source.data(source.call_.from) + before(source.call_.send_sizes, to), size, on_device);
     }
   }
   for (std::size_t to = 0; to < workers && first.kind == Kind::all_gather; ++to) {
     for (std::size_t from = 0; from < workers; ++from) {
-      std::memcpy(guests_[to]->data(first.to) + from * first.count, guests_[from]->data(first.from),
-                  first.count);
+      move(guests_[to]->data(first.to) + from * first.count, guests_[from]->data(first.from),
+           first.count, on_device);
     }
   }
   for (std::size_t i = 0; i < first.count && (first.kind == Kind::max || first.kind == Kind::sum);
