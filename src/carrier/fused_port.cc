@@ -155,7 +155,7 @@ void FusedPort::count(const Call& call) {
 
 Status FusedPort::begin() {
   on_device_ = leads_ = false;
-  SLUICE_TRY(fusion_.seal(readiness_ == nullptr ? 0 : readiness_->ready()));
+  SLUICE_TRY(fusion_.seal(readiness_ == nullptr ? 0 : readiness_->ready(), device_.get()));
   if (fusion_.native() != Fusion::Native::none) return start_lanes();
   if (!fusion_.receives_vary()) return start_shards(fusion_.receive_sizes());
   SLUICE_TRY_ASSIGN(send_, room(Buffer::send, kSize * workers_));

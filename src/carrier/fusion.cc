@@ -141,7 +141,7 @@ Status Fusion::expect(Phase phase) const {
 
 // --- seal ---
 
-Status Fusion::seal(std::uint64_t ready) {
+Status Fusion::seal(std::uint64_t ready, const Fusion* leads) {
   if (phase_ == Phase::sealed || phase_ == Phase::combined || phase_ == Phase::dead) {
     return expect(Phase::answered);
   }
@@ -151,9 +151,12 @@ Status Fusion::seal(std::uint64_t ready) {
   ready_ = ready;
   least_ready_.reset();
   answer_into_ = {};
-  claim_ = claim_of_leg();
+  claim_ = claim_of_leg(leads);
   if (const Status checked = check_rounds(); !checked) return fail(checked.error());
-  claim_.digest = digest_of_leg();
+  claim_.digest = digest_of(sealed_, rounds_);
+  if (leads != nullptr && !leads->posted_.empty()) {
+    claim_.digest = mix(claim_.digest, digest_of(leads->posted_, leads->posted_rounds_));
+  }
   prepare_answers();
   cut();
   measure();
@@ -205,15 +208,17 @@ Status Fusion::check_rounds() const {
   return ok();
 }
 
-std::uint64_t Fusion::digest_of_leg() const {
-  std::uint64_t digest = mix(kMagic, sealed_.size());
-  for (const Entry& entry : sealed_) {
+std::uint64_t Fusion::digest_of(std::span<const Entry> entries, std::span<const Round> rounds) {
+  std::uint64_t digest = mix(kMagic, entries.size());
+  for (const Entry& entry : entries) {
     digest = mix(mix(digest, entry.ticket.sequence), entry.ticket.digest);
     digest = mix(digest, std::uint64_t{entry.leg} << 32 | entry.count);
   }
-  for (const Round& round : rounds_) {
-    digest = mix(mix(digest, digest_of(round.what)), round.only.words.size());
-    for (const std::uint64_t word : round.only.words) digest = mix(digest, word);
+  for (const Entry& entry : entries) {
+    for (const Round& round : rounds.subspan(entry.first, entry.count)) {
+      digest = mix(mix(digest, sluice::digest_of(round.what)), round.only.words.size());
+      for (const std::uint64_t word : round.only.words) digest = mix(digest, word);
+    }
   }
   return digest;
 }

@@ -71,7 +71,9 @@ class Fusion final : public Carrier {
   // Once the leg before has its answers. A leg without rounds is a leg too: its messages have
   // headers only. Answers of the leg before that nobody took are gone. `ready` is any number that
   // this rank wants to tell the others. Rounds that cannot be reduced are refused here.
-  Status seal(std::uint64_t ready = 0);
+  // `leads`: messages claim what that one has posted, too. So ranks that disagree hear of it before
+  // it sends messages whose sizes may differ.
+  Status seal(std::uint64_t ready = 0, const Fusion* leads = nullptr);
   // The same number as it is by now; answers carry it, too.
   void tell(std::uint64_t ready) { ready_ = ready; }
   // The least `ready` of any rank, from outside: once the leg is combined, and again once it is
@@ -189,8 +191,9 @@ class Fusion final : public Carrier {
   Status expect(Phase phase) const;
   void lay_out();
   Status check_rounds() const;
-  [[nodiscard]] std::uint64_t digest_of_leg() const;
-  [[nodiscard]] Claim claim_of_leg() const;
+  [[nodiscard]] static std::uint64_t digest_of(std::span<const Entry> entries,
+                                               std::span<const Round> rounds);
+  [[nodiscard]] Claim claim_of_leg(const Fusion* leads) const;
   [[nodiscard]] std::string compare(const Claim& other, std::uint32_t rank) const;
   // The claim in lanes of an all-reduce that show disagreement. One more tells who is ready.
   static constexpr std::size_t kCheckLanes = 14;

@@ -172,8 +172,12 @@ class Memory {
     std::uint32_t name = 0;        // of the spec, for those who have another
     std::size_t tensor_count = 0;  // that have chosen it
     std::vector<std::byte> model;
+    std::uint64_t model_digest = 0;  // 0 of a new one
     std::vector<std::uint64_t> tally;
     std::vector<std::uint64_t> totals;
+
+    // After every change of the model, which decides what travels.
+    void note_model();
   };
   // Feedback's memories of a tensor.
   struct Stored {
