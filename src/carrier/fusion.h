@@ -18,6 +18,9 @@
 // All workers are counted in every round, except where a round names others in `only`. Each message
 // starts with a digest of what its sender believes the leg to be; ranks that disagree are named.
 //
+// Where a leg is large, exchanges that ask for maxima alone go first, as an all-reduce: the others
+// stay posted and travel with what comes next.
+//
 // An exchange may post its next leg as soon as it took its answers, while others still take
 // theirs: what is posted after a seal() belongs to the next one.
 //
@@ -190,6 +193,9 @@ class Fusion final : public Carrier {
   Status fail(const Error& error);
   Status expect(Phase phase) const;
   void lay_out();
+  [[nodiscard]] bool only_maxima(const Entry& entry) const;
+  [[nodiscard]] bool maxima_go_first() const;
+  [[nodiscard]] bool fits_whole(std::span<const Round> rounds) const;
   Status check_rounds() const;
   [[nodiscard]] static std::uint64_t digest_of(std::span<const Entry> entries,
                                                std::span<const Round> rounds);
@@ -228,6 +234,8 @@ class Fusion final : public Carrier {
   // The next leg, by sequence; rounds in the order of posting.
   std::vector<Entry> posted_;
   std::vector<Round> posted_rounds_;
+  std::vector<Entry> waiting_;  // of those, while the others are sealed
+  std::vector<Round> waiting_rounds_;
 
   // The sealed leg, both by sequence.
   std::vector<Entry> sealed_;
