@@ -195,7 +195,7 @@ Status Bench::submit() {
   counters_.launches_most =
       std::max(counters_.launches_most, counters_.launches - launches_before_);
   if (decodes) {
-    SLUICE_TRY(check(on_.table->copy(said_, finding_, sizeof(warp::Finding), stream_),
+    SLUICE_TRY(check(on_.table->copy(said_, finding(), sizeof(warp::Finding), stream_),
                      "device: a finding could not be copied"));
   }
   SLUICE_TRY(check(on_.table->record(done_, stream_), "device: an event could not be recorded"));
@@ -233,11 +233,12 @@ Status Bench::judge() const {
 // On a stream that waits for nobody.
 Status Bench::stop() {
   is_stopped_ = true;
-  if (finding_ == nullptr) return ok();
+  warp::Finding* const stopped = finding();
+  if (stopped == nullptr) return ok();  // A wave that begins sees is_stopped_.
   on_.use();
   Event copied = nullptr;
   SLUICE_TRY(check(on_.table->make_event(&copied), "device: no event"));
-  int error = on_.table->copy(&finding_->bad, stop_memory_.as<std::uint32_t>(),
+  int error = on_.table->copy(&stopped->bad, stop_memory_.as<std::uint32_t>(),
                               sizeof(std::uint32_t), stop_stream_);
   if (error == 0) error = on_.table->record(copied, stop_stream_);
   if (error == 0) error = on_.table->synchronize(copied);

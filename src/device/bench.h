@@ -83,7 +83,7 @@ class Bench {
   void decode(const warp::TideChunk& item) { decodes_.push_back(item); }
 
   // The wave's finding, as the device has it; for items.
-  [[nodiscard]] warp::Finding* finding() const { return finding_; }
+  [[nodiscard]] warp::Finding* finding() const { return finding_.load(); }
   // As it was when the last submit() that decoded or compared was done.
   [[nodiscard]] warp::Finding said() const { return *said_; }
   // What that means for who decoded: Code::mismatch, or Code::malformed.
@@ -139,7 +139,7 @@ class Bench {
   Slabs<SharedMemory> shared_room_;
   SharedMemory said_memory_;
   warp::Finding* said_ = nullptr;
-  warp::Finding* finding_ = nullptr;
+  std::atomic<warp::Finding*> finding_ = nullptr;  // begin() writes it while stop() reads it
   SharedMemory stop_memory_;
   Stream stop_stream_ = nullptr;
   std::atomic<bool> is_stopped_ = false;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 namespace sluice::device {
@@ -155,6 +157,30 @@ TEST_F(BenchTest, AWaveThatIsStoppedBeforeItsFirstSubmitStaysStopped) {
   EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
   EXPECT_EQ(bench_.submit().error().code, Code::unavailable);
   EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
+}
+
+// The race is tsan's to see: thread_tests have this file. Whichever comes first, the wave is over.
+TEST(Bench, AnotherThreadMayStopItWhileAWaveBegins) {
+  static std::mutex one_at_a_time;  // as a device copies
+  Table table = emulated();
+  table.copy = [](void* to, const void* from, std::size_t size, Stream stream) {
+    const std::lock_guard lock(one_at_a_time);
+    return emulated().copy(to, from, size, stream);
+  };
+  const Accelerator on{&table, 0};
+  for (int i = 0; i < 50; ++i) {
+    Bench bench(on, nullptr);
+    ASSERT_TRUE(bench.reserve(0));
+    std::thread stopper([&] { EXPECT_TRUE(bench.stop()); });
+    const Status begun = bench.begin();
+    stopper.join();
+    if (begun) {
+      EXPECT_EQ(bench.finding()->bad, warp::kBadStopped);
+    } else {
+      EXPECT_EQ(begun.error().code, Code::unavailable);
+    }
+    EXPECT_EQ(bench.submit().error().code, Code::unavailable);
+  }
 }
 
 TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
