@@ -258,7 +258,7 @@ sluice_code sluice_memory_pay(sluice_memory* memory, uint32_t tensor, float* gra
 
 /* After all buckets of a step, on every rank. Undo: the step's means were thrown away (a loss
  * scaler skipped it), so what feedback keeps becomes what it was; SLUICE_INVALID_ARGUMENT without
- * options.keep_before, and of both with a bucket or exchange in flight. */
+ * options.keep_before, and of both with a bucket or exchange in flight. SLUICE_FAILED: a device. */
 sluice_code sluice_memory_end_step(sluice_memory* memory);
 sluice_code sluice_memory_undo_step(sluice_memory* memory);
 

@@ -237,8 +237,7 @@ sluice_code sluice_memory_undo_step(sluice_memory* memory) {
       return invalid("undo_step without keep_before; accepted: a memory made with it");
     }
     SLUICE_TRY(check_idle(*memory->worker, "sluice_memory_undo_step"));
-    memory->worker->memory->undo_step();
-    return Nothing{};
+    return memory->worker->memory->undo_step();
   });
 }
 

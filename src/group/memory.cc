@@ -430,10 +430,10 @@ Verdict Memory::show() {
 }
 
 // What was there before the step becomes what is there.
-void Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count) {
+Status Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count) {
   Stored& stored = held_[tensor].stored;
   if (accelerator() != nullptr && !stored.now.empty()) {
-    static_cast<void>(device::on_device(
+    SLUICE_TRY(device::on_device(
         *accelerator(), stored.there_before.as<std::byte>() + first * sizeof(float),
         stored.there.as<std::byte>() + first * sizeof(float), count * sizeof(float)));
   }
@@ -441,9 +441,10 @@ void Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t co
     const auto before = std::span(stored.before[i]).subspan(first, count);
     std::copy(before.begin(), before.end(), std::span(stored.now[i]).subspan(first, count).begin());
   }
+  return ok();
 }
 
-void Memory::undo_step() {
+Verdict Memory::undo_step() {
   SLUICE_ASSERT(options_.keep_before);
   for (std::size_t tensor = 0; tensor < held_.size(); ++tensor) {
     Held& held = held_[tensor];
@@ -452,10 +453,12 @@ void Memory::undo_step() {
       if (held.in_step[chunk] == 0) continue;
       const std::uint64_t first = chunk * whole;
       const std::uint64_t count = std::min(whole, tensors_[tensor].count() - first);
-      copy_back(tensor, first, count);
+      const Status back = copy_back(tensor, first, count);
+      if (!back) return Problem{back.error().code, back.error().what};
     }
   }
   forget_step();
+  return Nothing{};
 }
 
 void Memory::pay(std::size_t tensor, std::span<float> gradient) {
