@@ -105,6 +105,8 @@ void FusedPort::abandon() {
 std::string FusedPort::explain(const Ticket& ticket) {
   if (liar_) return fmt::format("that is rank {}", *liar_);
   if (!on_device_) return fusion_.explain(ticket);
+  // Else the headers may be those of a leg before: of this one nothing may have come yet.
+  if ((bench_->said().bad & warp::kBadMismatch) == 0) return "";
   device_->read_headers();
   return device_->explain(ticket);
 }
