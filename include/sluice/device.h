@@ -35,12 +35,19 @@ enum { SLUICE_ON_DEVICE = 4 };
  * collective starts when what is on the stream before it is done. What comes on the stream after
  * test or wait finds the bytes: neither blocks for them.
  * `wave` is the most elements that travel together: memory for them is taken here.
+ * After an error entries of unfinished buckets stay put until the port is freed: what is on its
+ * stream may still read them. It decodes nothing any more. But a kernel that was decoding just then
+ * may leave part of a chunk written, its mean and what feedback keeps. Its bucket is reported as
+ * failed.
+ * sluice_port_free waits for all that is on the stream. Collectives there are broken off before it,
+ * such as by aborting the communicator: else it may wait for ever.
  * SLUICE_INVALID_ARGUMENT: also a memory without a device. */
 sluice_code sluice_port_over_device(sluice_memory* memory, const sluice_collectives* collectives,
                                     void* stream, uint32_t carries_device, uint64_t wave,
                                     double timeout, sluice_port** port);
 /* Before collectives of a port are broken off in the middle, on any thread: what is on its stream
- * decodes nothing any more, and no other wave begins. For good. SLUICE_FAILED: the device does. */
+ * decodes nothing any more, and no other wave begins. For good. As after an error, entries stay put
+ * until the port is freed, and part of a chunk may be written. SLUICE_FAILED: the device does. */
 sluice_code sluice_port_stop(sluice_port* port);
 /* What the device of a port has done. */
 typedef struct sluice_device_counts {

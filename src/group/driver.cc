@@ -39,7 +39,7 @@ Driver::Driver(Memory& memory, Carrier& carrier, std::uint32_t window, const Pla
       plain_room_(Room::host, nullptr) {}
 
 Driver::~Driver() {
-  if (running_) carrier_.abandon();
+  if (running_) drop();
   // Kernels may still write to this driver's memory.
   if (place_.on_device()) static_cast<void>(place_.bench->wait());
 }
@@ -336,11 +336,17 @@ Status Driver::finish(std::chrono::nanoseconds timeout, const std::atomic<bool>*
   }
 }
 
+// What is on the device already must not decode: it may wait there for bytes that never come.
+void Driver::drop() {
+  if (place_.on_device()) static_cast<void>(place_.bench->stop());
+  carrier_.abandon();
+}
+
 void Driver::give_up() {
   dead_ = true;
   running_ = false;
   explanation_.clear();
-  carrier_.abandon();
+  drop();
 }
 
 Error Driver::fail(const Error& error, const Ticket& ticket) {
@@ -353,7 +359,7 @@ Error Driver::fail(const Error& error, const Ticket& ticket) {
                   ticket.topic.step, ticket.topic.bucket, ticket.sequence, options.rank,
                   options.workers, memory_.spec_named(ticket.topic.codec), error.what,
                   name_of(error.code), cause.empty() ? "" : ": ", cause);
-  carrier_.abandon();
+  drop();
   return error;
 }
 

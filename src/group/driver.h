@@ -6,7 +6,8 @@
 //
 // A driver belongs to one thread. Drivers of one Memory may run at the same time, with different
 // buckets. After an error, and after give_up(), a driver is dead: it gives Code::unavailable.
-// Chunks that were done keep their effect, the others have none.
+// Chunks that were done keep their effect, the others have none. On a device the bench is stopped
+// for that; a kernel that was decoding just then leaves part of its chunks written.
 #pragma once
 
 #include <atomic>
@@ -123,6 +124,7 @@ class Driver {
   Result<bool> flush();
   Status wait(std::chrono::nanoseconds timeout);
   void end();
+  void drop();
   Error fail(const Error& error, const Ticket& ticket);
   [[nodiscard]] Member& member(std::uint64_t sequence) { return members_[sequence % in_flight_]; }
   [[nodiscard]] Ticket oldest() const;
