@@ -64,6 +64,8 @@ class PortEnd {
   Verdict reserve(std::uint64_t coordinates);
   // From any thread: nothing more is decoded on the device. Does nothing without one.
   Status stop() { return bench_ == nullptr ? ok() : bench_->stop(); }
+  // Whether it takes buckets on the worker's device.
+  [[nodiscard]] bool has_device() const { return bench_ != nullptr; }
   // Whether bytes travel from device to device.
   [[nodiscard]] bool carries_device() const { return carries_device_; }
   // As of the last note().

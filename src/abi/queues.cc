@@ -73,7 +73,8 @@ Verdict check_ports(std::span<sluice_port* const> ports) {
     if (one.worker() != first.worker()) {
       return invalid(fmt::format("ports[{}] is of another memory than ports[0]", i));
     }
-    if ((one.fused() == nullptr) != (first.fused() == nullptr)) {
+    if ((one.fused() == nullptr) != (first.fused() == nullptr) ||
+        one.has_device() != first.has_device() || one.carries_device() != first.carries_device()) {
       return invalid(fmt::format("ports[{}] is of another kind than ports[0]", i));
     }
     if (one.is_queued) {

@@ -146,6 +146,7 @@ Status Driver::start(std::span<const Load> loads) {
   slots_ = layout.slots;
   each_ = layout.each;
   used_ = {};
+  device_busy_ = device_done_ = device_alone_ = false;  // The wave before may have been a device's.
   load_next_ = 0;
   index_next_ = loads_.empty() ? 0 : loads_[0].first;
   skip_empty();
@@ -156,7 +157,6 @@ Status Driver::start(std::span<const Load> loads) {
 
 // What is recorded from here on comes after the gradients.
 Status Driver::begin_on_device() {
-  device_busy_ = device_done_ = device_alone_ = false;
   SLUICE_TRY(place_.bench->begin());
   for (const Load& load : loads_) SLUICE_TRY(place_.bench->after(load.bucket->order().ready));
   return ok();

@@ -180,6 +180,26 @@ TEST_P(LateDriver, ThatEndsInTheMiddleLeavesMeansAndResidualsAsTheyWere) {
   EXPECT_EQ(residuals(), kept);
 }
 
+// Whoever serves it would not wait for its collectives, and start the next ones too early.
+TEST_P(LateDriver, OfTheHostsBucketsWaitsForNoDevice) {
+  const std::vector<Tensor> rows{{90, 8, 2}};
+  ASSERT_TRUE(memory_.add_rows(rows, offered(memory_, "f32")));
+  begin();
+  while (driver_->is_running()) {
+    Late::catch_up();
+    ASSERT_TRUE(driver_->advance());
+  }
+  const std::vector<float> gradient(6, 3.0f);
+  std::vector<float> mean(6);
+  const BucketEntry entry{static_cast<std::uint32_t>(workers_.tensors.size()), gradient, mean};
+  ASSERT_TRUE(bucket_.load({.step = kStep}, {&entry, 1}).has_value());
+  const Load whole{.bucket = &bucket_, .last = bucket_.count()};
+  ASSERT_TRUE(driver_->start({&whole, 1}));
+  EXPECT_FALSE(driver_->waits_for_device_alone());
+  ASSERT_TRUE(driver_->finish(std::chrono::seconds(60)));
+  EXPECT_EQ(mean, gradient);
+}
+
 INSTANTIATE_TEST_SUITE_P(Codecs, LateDriver,
                          ::testing::Combine(::testing::Values("f32", "tide:bits=3"),
                                             ::testing::Bool()),
