@@ -65,7 +65,7 @@ sluice_code sluice_port_device_counts(const sluice_port* port, sluice_device_cou
 /* sluice_queue_serve of all ports at once, by one thread. So their collectives start in one order,
  * the same on every rank: for networks that need it, such as NCCL's. All ports are of
  * sluice_port_over_device with `carries_device`, and nobody serves one by itself. Each collective
- * has as much time as a bucket. */
+ * has as much time as a bucket. Buckets that were finished before an error are told before it. */
 sluice_code sluice_queue_serve_all(sluice_queue* queue, sluice_event* event);
 
 #ifdef __cplusplus

@@ -125,5 +125,49 @@ TEST_F(OnADevice, PortsOfAQueueAreOfOneKind) {
   EXPECT_EQ(queue_, nullptr);
 }
 
+TEST_F(OnADevice, AQueueThatRanOutOfMemoryIsDead) {
+  make_queue(0);
+  guests_[0]->starts = [](std::uint64_t number) -> bool {
+    if (number == 1) throw std::bad_alloc();
+    return true;
+  };
+  ASSERT_EQ(put(0), SLUICE_OK) << sluice_last_error();
+  ASSERT_EQ(serve(), SLUICE_OUT_OF_MEMORY);
+  EXPECT_EQ(put(1), SLUICE_UNAVAILABLE);
+  says("queue: it failed before; accepted: another queue");
+  const std::uint64_t before = guests_[0]->started();
+  EXPECT_EQ(serve(), SLUICE_UNAVAILABLE);
+  says("queue: it failed before; accepted: another queue");
+  EXPECT_EQ(guests_[0]->started(), before);
+  EXPECT_EQ(means_[0], std::vector<float>(kCount, 7.0f));
+  for (sluice_port* const port : ports_) {
+    const sluice_order order = SLUICE_ORDER_INIT;
+    EXPECT_EQ(sluice_port_run(port, &order, nullptr, 0), SLUICE_UNAVAILABLE);
+  }
+  sluice_queue_free(std::exchange(queue_, nullptr));
+  EXPECT_EQ(sluice_memory_end_step(memory_), SLUICE_OK) << "nothing is in flight";
+}
+
+// The second bucket sends nothing, so it ends in the same turn of the relay as the first one.
+TEST_F(OnADevice, ABucketThatIsFinishedIsToldBeforeTheErrorOfAnother) {
+  make_queue(1);
+  guests_[0]->spoil = [](const sluice_collective& what, std::span<std::byte> bytes) {
+    if (what.to == (SLUICE_RECEIVED | std::uint32_t{SLUICE_ON_DEVICE})) bytes[0] ^= std::byte{1};
+  };
+  ASSERT_EQ(put(0), SLUICE_OK);
+  ASSERT_EQ(put(1), SLUICE_OK);
+  ASSERT_EQ(serve(), SLUICE_OK) << sluice_last_error();
+  EXPECT_EQ(event_.kind, static_cast<std::uint32_t>(SLUICE_BUCKET));
+  EXPECT_EQ(event_.number, 1u);
+  EXPECT_EQ(event_.port, 1u);
+  EXPECT_EQ(means_[1], std::vector<float>(kCount));
+  EXPECT_EQ(serve(), SLUICE_MISMATCH);
+  says("bucket 0");
+  says("workers disagree on what they reduce");
+  EXPECT_EQ(means_[0], std::vector<float>(kCount, 7.0f));
+  EXPECT_EQ(serve(), SLUICE_UNAVAILABLE);
+  says("queue: it failed before; accepted: another queue");
+}
+
 }  // namespace
 }  // namespace sluice::abi

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <random>
@@ -242,6 +243,74 @@ TEST(Relay, BucketsOfTheHostGoBetweenThoseOfADevice) {
     }
     if (HasFailure()) return;
   }
+}
+
+// Two streams: what the first decodes is there once the second one decodes, which then fails.
+struct Failing {
+  static constexpr int kError = 719;
+  static inline std::array<char, 2> streams{};
+  static inline std::array<bool, 2> decodes{};
+  static inline std::deque<std::size_t> events;  // the stream where each was recorded
+  static inline int asked = 0;
+
+  static std::size_t index(device::Stream stream) { return stream == &streams[1] ? 1 : 0; }
+  static device::Table table() {
+    device::Table made = device::emulated();
+    made.launch = [](const device::Launch* launch, device::Stream stream) {
+      if (launch->kernel == device::Kernel::dense_decode) decodes[index(stream)] = true;
+      return device::emulated().launch(launch, stream);
+    };
+    made.make_event = [](device::Event* event) {
+      *event = &events.emplace_back();
+      return 0;
+    };
+    made.record = [](device::Event event, device::Stream stream) {
+      *static_cast<std::size_t*>(event) = index(stream);
+      return 0;
+    };
+    made.query = [](device::Event event, int* done) {
+      const std::size_t which = *static_cast<std::size_t*>(event);
+      *done = !decodes[which] || (which == 0 && decodes[1]) ? 1 : 0;
+      return which == 1 && decodes[1] && ++asked > 1 ? kError : 0;
+    };
+    return made;
+  }
+};
+
+TEST(Relay, ABucketThatIsFinishedIsToldBeforeTheErrorOfAnother) {
+  const device::Table table = Failing::table();
+  const device::Accelerator device{&table, 0};
+  Workers4 workers("f32", {{11, 4, 300}, {22, 1, 4097}}, {.accelerator = &device}, 1);
+  Memory& memory = *workers.memories[0];
+  Waves waves(memory, {.tracks = 2, .coordinates_max = 1});
+  std::deque<Hall> halls;
+  std::deque<device::Bench> benches;
+  std::deque<FusedPort> ports;
+  std::deque<Driver> drivers;
+  std::vector<Relay::End> ends;
+  for (char& stream : Failing::streams) {
+    benches.emplace_back(device, &stream);
+    ports.emplace_back(0, 1, halls.emplace_back(1).of(0)).use_device(benches.back());
+    drivers.emplace_back(memory, ports.back(), 0, Place{&benches.back(), false});
+    ends.push_back({&drivers.back(), &ports.back()});
+  }
+  Relay relay(waves, ends);
+  for (const std::size_t tensor : {0u, 1u}) {
+    workers.means[0][tensor].assign(workers.means[0][tensor].size(), 7.0f);
+    const auto entries = workers.entries(0, tensor, tensor + 1);
+    ASSERT_TRUE(waves.put({.step = kStep, .on_device = true}, entries));
+  }
+  const auto told = relay.serve(kLong);
+  ASSERT_TRUE(told) << told.error().what;
+  EXPECT_EQ(told->event.bucket.number, 0u);
+  EXPECT_EQ(told->end, 0u);
+  EXPECT_TRUE(relay.owes_error());
+  EXPECT_EQ(workers.means[0][0], workers.gradients[0][0]);
+  const auto failed = relay.serve(kLong);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().detail, Failing::kError);
+  EXPECT_EQ(relay.failed(), 1u);
+  EXPECT_FALSE(relay.owes_error());
 }
 
 }  // namespace
