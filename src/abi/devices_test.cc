@@ -20,6 +20,7 @@ namespace {
 using sluice_api::Codec;
 
 constexpr std::uint64_t kCount = 1000;
+constexpr std::uint32_t kRows = 2;  // the tensor that brings rows
 
 // A worker alone: two tensors on the emulated device, and one that brings rows.
 class OnADevice : public ::testing::Test {
@@ -99,6 +100,26 @@ class OnADevice : public ::testing::Test {
   std::vector<std::vector<float>> gradients_{2, std::vector<float>(kCount)};
   std::vector<std::vector<float>> means_{2, std::vector<float>(kCount, 7.0f)};
 };
+
+// Their floats would be the host's, and what a tensor keeps is on the device.
+TEST_F(OnADevice, FunctionsOfTheHostAreRefused) {
+  std::vector<float>& floats = gradients_[0];
+  std::vector<std::uint16_t> halves(kCount);
+  sluice_exchange* exchange = nullptr;
+  refused(
+      sluice_exchange_begin(memory_, 0, 0, 0, kCount, floats.data(), means_[0].data(), &exchange),
+      "accepted: a memory without options.device");
+  EXPECT_EQ(exchange, nullptr);
+  refused(sluice_memory_pay(memory_, 0, floats.data(), kCount),
+          "sluice_memory_pay of tensor 0 of a memory on a device; accepted: a memory without");
+  refused(sluice_memory_shorten(memory_, 1, "bf16", floats.data(), kCount, halves.data()),
+          "sluice_memory_shorten of tensor 1 of a memory on a device; accepted: a memory without");
+  EXPECT_EQ(halves, std::vector<std::uint16_t>(kCount));
+  EXPECT_EQ(sluice_memory_pay(memory_, kRows, floats.data(), kCount), SLUICE_OK);
+  EXPECT_EQ(sluice_memory_shorten(memory_, kRows, "bf16", floats.data(), kCount, halves.data()),
+            SLUICE_OK);
+  EXPECT_EQ(halves[7], 0x40a0) << "5.0";
+}
 
 TEST_F(OnADevice, AnUndoThatTheDeviceRefusesFails) {
   add_port(1);
