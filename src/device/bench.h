@@ -31,6 +31,9 @@
 
 namespace sluice::device {
 
+// What is said of work that somebody else has stopped.
+inline constexpr Error kGivenUp{Code::unavailable, 0, "device: given up"};
+
 // What a bench has done since it was made.
 struct Counters {
   std::uint64_t waves = 0;
@@ -91,8 +94,9 @@ class Bench {
 
   // From any thread, before what the stream waits for is broken off: nothing of this wave is
   // decoded that is not decoded yet, and no other wave begins. For good. The caller has not freed
-  // the bench.
+  // the bench. Takes a second at most: Code::timeout where the device does not get to it.
   Status stop();
+  [[nodiscard]] bool is_stopped() const { return is_stopped_; }
 
   // Whether anything was recorded since the last submit().
   [[nodiscard]] bool has_work() const;
@@ -142,6 +146,7 @@ class Bench {
   std::atomic<warp::Finding*> finding_ = nullptr;  // begin() writes it while stop() reads it
   SharedMemory stop_memory_;
   Stream stop_stream_ = nullptr;
+  Event begun_ = nullptr;  // the finding of the wave is there
   std::atomic<bool> is_stopped_ = false;
   Event done_ = nullptr;
   bool is_recorded_ = false;  // done_ stands for something

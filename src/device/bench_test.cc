@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sluice::device {
@@ -157,6 +159,51 @@ TEST_F(BenchTest, AWaveThatIsStoppedBeforeItsFirstSubmitStaysStopped) {
   EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
   EXPECT_EQ(bench_.submit().error().code, Code::unavailable);
   EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
+}
+
+// As where a device has one queue for all its streams, and something in it never ends.
+TEST(Bench, AStopThatTheDeviceDoesNotGetToEndsAllTheSame) {
+  Table table = emulated();
+  const Accelerator on{&table, 0};
+  Bench bench(on, nullptr);
+  ASSERT_TRUE(bench.begin());
+  table.query = [](Event, int* done) { return *done = 0; };
+  EXPECT_EQ(bench.stop().error().code, Code::timeout);
+  EXPECT_TRUE(bench.is_stopped());
+  EXPECT_EQ(bench.submit().error().code, Code::unavailable);
+}
+
+// What a stop says must not be behind the stream that it stops, nor before the wave's own finding.
+TEST(Bench, AStopWaitsForTheUploadOfTheFindingAlone) {
+  static std::vector<std::pair<Stream, Event>> waits;
+  static std::vector<std::pair<Event, Stream>> records;
+  static char other = 0;
+  Table table = emulated();
+  table.make_stream = [](Stream* stream) {
+    *stream = &other;
+    return 0;
+  };
+  table.make_event = [](Event* event) {
+    static std::deque<char> all;
+    *event = &all.emplace_back();
+    return 0;
+  };
+  table.wait = [](Stream stream, Event event) {
+    waits.emplace_back(stream, event);
+    return 0;
+  };
+  table.record = [](Event event, Stream stream) {
+    records.emplace_back(event, stream);
+    return 0;
+  };
+  const Accelerator on{&table, 0};
+  Bench bench(on, nullptr);
+  ASSERT_TRUE(bench.begin());
+  ASSERT_TRUE(bench.stop());
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].first, &other);
+  EXPECT_EQ(waits[0].second, records[0].first) << "recorded behind the upload";
+  EXPECT_EQ(records[0].second, nullptr);
 }
 
 // The race is tsan's to see: thread_tests have this file. Whichever comes first, the wave is over.

@@ -273,6 +273,8 @@ Status Driver::await_device(std::chrono::nanoseconds timeout) {
   while (true) {
     SLUICE_TRY_ASSIGN(const bool done, place_.bench->is_done());
     if (done) return ok();
+    // What its stream waits for may never come, such as a gradient behind somebody's collective.
+    if (place_.bench->is_stopped()) return device::kGivenUp;
     const auto took = std::chrono::steady_clock::now() - start;
     if (took > timeout) return Error{Code::timeout, 0, "the device waits for others"};
     if (took > kEager) std::this_thread::sleep_for(kPause);

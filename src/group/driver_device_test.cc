@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -29,8 +31,9 @@ using support::Hall;
 struct Late {
   static inline std::vector<std::function<void()>> put_off;
   static inline bool holds = false;
-  static inline std::deque<Stream> events;  // where each was recorded
-  static inline char other = 0;             // the stream that waits for nobody
+  static inline std::deque<Stream> events;   // where each was recorded
+  static inline char other = 0;              // the stream that waits for nobody
+  static inline std::atomic<int> asked = 0;  // how often an event was looked at
 
   static void catch_up() {
     holds = false;
@@ -68,6 +71,7 @@ struct Late {
       return 0;
     };
     made.query = [](Event event, int* done) {
+      ++asked;
       *done = is_held(*static_cast<Stream*>(event)) ? 0 : 1;
       return 0;
     };
@@ -160,6 +164,21 @@ TEST_P(LateDriver, ThatTimesOutLeavesMeansAndResidualsAsTheyWere) {
   const Status finished = driver_->finish(std::chrono::milliseconds(1));
   ASSERT_FALSE(finished);
   EXPECT_EQ(finished.error().code, Code::timeout);
+  expect_nothing_is_decoded();
+}
+
+// A rank has died, say, while somebody's own collective is what the gradient waits for.
+TEST_P(LateDriver, ThatIsStoppedMeanwhileWaitsNoLonger) {
+  begin();
+  Late::asked = 0;
+  std::thread stopper([this] {
+    while (Late::asked < 3) std::this_thread::yield();
+    EXPECT_TRUE(bench_.stop());
+  });
+  const Status finished = driver_->finish(std::chrono::seconds(60));
+  stopper.join();
+  ASSERT_FALSE(finished);
+  EXPECT_EQ(finished.error().code, Code::unavailable);
   expect_nothing_is_decoded();
 }
 
