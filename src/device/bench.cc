@@ -10,7 +10,7 @@
 namespace sluice::device {
 namespace {
 
-constexpr std::size_t kTablesLeast = std::size_t{1} << 20;
+constexpr std::size_t kTablesLeast = std::size_t{1} << 20;  // where nobody says how many
 
 std::uint32_t blocks_of(const warp::TideChunk& chunk) {
   const std::uint32_t rest = chunk.count % chunk.block;
@@ -53,8 +53,12 @@ Status Bench::reserve(std::size_t table_bytes, std::size_t room_bytes, bool is_s
     SLUICE_TRY(check(on_.table->make_stream(&stop_stream_), "device: no stream"));
     SLUICE_TRY(check(on_.table->make_event(&begun_), "device: no event"));
   }
-  const std::size_t size = round_up(std::max(table_bytes, kTablesLeast), kTableAlignment);
-  if (tables_.empty()) tables_.push_back({SharedMemory(on_, size), DeviceMemory(on_, size)});
+  // Smaller ones stay behind it: the last finding is there, which stop() may look for.
+  const std::size_t wanted = table_bytes != 0 ? table_bytes : kTablesLeast;
+  const std::size_t size = round_up(wanted, kTableAlignment);
+  if (tables_.empty() || tables_.front().host.bytes().size() < size) {
+    tables_.insert(tables_.begin(), Tables{SharedMemory(on_, size), DeviceMemory(on_, size)});
+  }
   if (room_bytes != 0) {
     is_shared ? shared_room_.reserve(room_bytes) : device_room_.reserve(room_bytes);
   }

@@ -52,7 +52,8 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Takes memory for tables and rooms of so many bytes; may throw bad_alloc.
+  // Takes memory for tables and rooms of so many bytes, where there is less. Nothing is on its way.
+  // May throw bad_alloc.
   Status reserve(std::size_t table_bytes, std::size_t room_bytes = 0, bool is_shared = false);
 
   // For the thread that calls it next. Nothing of the wave before is on its way.

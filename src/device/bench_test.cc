@@ -247,6 +247,16 @@ TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
   EXPECT_EQ(bench_.counters().grown, 1u);
 }
 
+TEST_F(BenchTest, TablesThatAreReservedAgainAreOneAndHoldAsMuch) {
+  constexpr std::size_t kSize = std::size_t{5} << 20;
+  ASSERT_TRUE(bench_.reserve(kSize, kSize));
+  ASSERT_TRUE(bench_.begin());
+  EXPECT_NE(bench_.list<std::byte>(kSize - 64).host, nullptr);  // beside the finding
+  EXPECT_EQ(bench_.room(kSize, false).size(), kSize);
+  EXPECT_EQ(bench_.counters().grown, 0u);
+  ASSERT_TRUE(bench_.submit());
+}
+
 TEST_F(BenchTest, ADeviceThatRefusesIsAnErrorWithItsNumber) {
   std::array<std::byte, 8> bytes{};
   bench_.add(warp::Copy{bytes.data(), bytes.data(), bytes.size()});

@@ -5,11 +5,12 @@ Those of Gloo, with bytes of the host; _nccl.py has the others.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import datetime
 import os
 import time
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,6 @@ import torch.distributed as dist
 from sluice.torch import _native
 from sluice.torch._buffers import Buffer
 from sluice.torch._errors import SluiceError
-from sluice.torch._placement import SPARE
 from sluice.torch._ranks import Ranks
 
 NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
@@ -25,7 +25,6 @@ NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
 AT_ONCE = datetime.timedelta(milliseconds=1)
 END = 1 << 20  # Tags of messages between two ranks are below it, of those that never come above.
 TRACKS_MAX = 16
-HOST_ROOM = 1 << 20  # bytes, for what goes through the host beside a device
 BUFFERS = _native.GATHERED + 1 + _native.ON_DEVICE
 
 
@@ -48,7 +47,8 @@ class Collectives:
         # that itself.
         self._backend = group._get_backend(ranks.device) if hasattr(group, "_get_backend") \
             else group
-        self._buffers = self._make_buffers()
+        self._buffers = self._share(self._make_buffers())
+        self._is_ahead = False  # within ahead()
         self._works: list[Any] = []  # of the collective in hand
         self._swaps = 0  # of messages, so far
         self._first_tag = index * (END // TRACKS_MAX)
@@ -62,15 +62,31 @@ class Collectives:
     def _make_buffers(self) -> list[Buffer]:
         return [Buffer(self._ranks.place.is_cuda) for _ in range(BUFFERS)]
 
-    def make_room(self, up: int, down: int) -> None:
-        """For waves of so many bytes each way, while nothing is on its way: later, memory is taken
-        at the cost of whoever computes."""
-        where = _native.ON_DEVICE if self._ranks.place.carries else 0
-        for buffer, size in ((_native.SEND, up), (_native.RECEIVED, up), (_native.GATHERED, down),
-                             (_native.ANSWER, down // self._ranks.size + SPARE)):
-            self._buffers[where + buffer].make_room(size)
-        for buffer in range(where):
-            self._buffers[buffer].make_room(HOST_ROOM)
+    def _share(self, buffers: list[Buffer]) -> list[Buffer]:
+        """What came is not looked at any more when sums are gathered, nor what was sent when the
+        answer is made; the library says so for tracks of a device alone."""
+        place = self._ranks.place
+        if place.on_device:
+            buffers[_native.GATHERED] = buffers[_native.RECEIVED]
+        if place.carries:
+            for one, other in ((_native.GATHERED, _native.RECEIVED),
+                               (_native.ANSWER, _native.SEND)):
+                buffers[_native.ON_DEVICE + one] = buffers[_native.ON_DEVICE + other]
+        return buffers
+
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Within, buffers are made as large as waves need, while nothing is on its way."""
+        self._is_ahead = True
+        try:
+            yield
+        finally:
+            self._is_ahead = False
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of all buffers."""
+        return sum(buffer.size for buffer in set(self._buffers))
 
     def give_up(self) -> None:
         """From another thread, when a rank has gone. Over Gloo, who waits for it hears of it."""
@@ -113,7 +129,7 @@ class Collectives:
 
     def _reserve(self, _: Any, buffer: int, size: int) -> int | None:
         try:
-            return self._buffers[buffer].reserve(size)
+            return self._buffers[buffer].reserve(size, self._is_ahead)
         except BaseException as error:
             return self._failed(error) and None
 
