@@ -187,10 +187,11 @@ Status FusedPort::combine_on_device() {
   const auto sizes = device_->answer_sizes();
   stride_ = std::max<std::uint64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
   SLUICE_TRY_ASSIGN(answer_, room(Buffer::device_answer, stride_));
-  SLUICE_TRY_ASSIGN(gathered_, room(Buffer::device_gathered, stride_ * workers_));
   device_->answer_into(answer_);
   SLUICE_TRY(device_->combine_on_device(received_));
   SLUICE_TRY(bench_->submit());
+  // Now that what was received is on its way into the sums: it may be the same memory.
+  SLUICE_TRY_ASSIGN(gathered_, room(Buffer::device_gathered, stride_ * workers_));
   return start(Stage::answers, {.kind = Kind::all_gather,
                                 .from = Buffer::device_answer,
                                 .to = Buffer::device_gathered,

@@ -15,11 +15,11 @@ class Hall::Guest final : public Collectives {
 
   std::span<std::byte> reserve(Buffer buffer, std::size_t size) override {
     if (is_of_device(buffer)) {
-      device::DeviceMemory& one = device_buffers_[static_cast<std::size_t>(buffer)];
+      device::DeviceMemory& one = device_buffers_[memory_of(buffer)];
       if (one.bytes().size() < size) one = device::DeviceMemory(*hall_.on_, size);
       return one.bytes();
     }
-    AlignedBuffer& one = buffers_[static_cast<std::size_t>(buffer)];
+    AlignedBuffer& one = buffers_[memory_of(buffer)];
     grow(one, size);
     return one.bytes();
   }
@@ -46,8 +46,15 @@ class Hall::Guest final : public Collectives {
   [[nodiscard]] bool is_of_device(Buffer buffer) const {
     return hall_.on_ != nullptr && buffer >= Buffer::device_send;
   }
+  // Beside a device buffers share what memory they may.
+  [[nodiscard]] std::size_t memory_of(Buffer buffer) const {
+    if (hall_.on_ != nullptr && buffer == Buffer::gathered) buffer = Buffer::received;
+    if (buffer == Buffer::device_gathered) buffer = Buffer::device_received;
+    if (buffer == Buffer::device_answer) buffer = Buffer::device_send;
+    return static_cast<std::size_t>(buffer);
+  }
   std::byte* data(Buffer buffer) {
-    const auto index = static_cast<std::size_t>(buffer);
+    const std::size_t index = memory_of(buffer);
     return (is_of_device(buffer) ? device_buffers_[index].bytes() : buffers_[index].bytes()).data();
   }
 
