@@ -17,6 +17,7 @@ import torch.distributed as dist
 from sluice.torch import _native
 from sluice.torch._buffers import Buffer
 from sluice.torch._errors import SluiceError
+from sluice.torch._groups import backend_of
 from sluice.torch._placement import SPARE
 from sluice.torch._ranks import Ranks
 
@@ -44,10 +45,8 @@ class Collectives:
         self.bytes_sent = self.bytes_received = self.count = 0  # besides those of the port
         self.seconds = 0.0
         self._ranks, self._group, self._position = ranks, group, position
-        # What does it, without the way there through torch's dispatcher. Before torch 2 a group is
-        # that itself.
-        self._backend = group._get_backend(ranks.device) if hasattr(group, "_get_backend") \
-            else group
+        # What does it, without the way there through torch's dispatcher.
+        self._backend = backend_of(group, ranks.device)
         self._buffers = self._make_buffers()
         self._works: list[Any] = []  # of the collective in hand
         self._swaps = 0  # of messages, so far

@@ -174,6 +174,9 @@ class State:
         if place.detour:
             log.warning("sluice: gradients of %s go through the host, and codecs run there: %s",
                         place.device, place.detour)
+        if place.instead:
+            log.warning("sluice: compressed gradients of %s travel by gloo: %s", place.device,
+                        place.instead)
         if place.on_device and settings.probe_every:
             log.info("sluice: the error of gradients that stay on a GPU is not measured")
 

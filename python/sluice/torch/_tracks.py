@@ -36,7 +36,7 @@ class Track:
         self._turn = ""  # where the turn in hand is
         self.port = self._make_port(memory)
         if ranks.place.on_device:
-            ranks.before_abort.append(self.port.stop)
+            ranks.stops.append(self.port.stop)
 
     def _make_collectives(self) -> Collectives:
         group = self.ranks.group_of(self.index)
