@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import warnings
 import weakref
 from typing import Any, Callable, Sequence
@@ -278,7 +279,9 @@ class State:
             self._parts.stream.give_up()
         if has_failed or self.steps.is_busy():
             self.steps.close(at_once=True)
-            self._parts.give_up()
+            if self.place.on_device:
+                threading.Thread(target=self._parts.give_up, args=(self.ranks,), daemon=True,
+                                 name="sluice-loss").start()
 
     def _end_untold_step(self, ids: set[int]) -> None:
         """Where nobody knows how many parameters there are, a step is over when one comes again."""
