@@ -31,6 +31,11 @@ from sluice.torch._work import HALVES, BucketWork, DenseWork, DeviceWork, PlainW
 
 log = logging.getLogger("sluice")
 
+# The last backward pass in which a model over NCCL had a bucket, and which model; by device.
+_backwards: dict[torch.device, tuple[int, object]] = {}
+# Its number in this process; -1 outside of one, and where torch, before 2.1, does not say.
+_current_backward: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
 SPARSE_CODECS = ("lossless", "f32")  # those that add no error of their own
 
 
@@ -64,6 +69,7 @@ class State:
         self._warned: set[str] = set()
         self._seen: set[int] = set()  # id() of the parameters that came in this step
         self._expected = 0  # so many come in every step; 0: unknown
+        self._turn = object()  # stands for this state where others see which had the last bucket
 
     @property
     def step(self) -> int:
@@ -227,6 +233,7 @@ class State:
             self.start(bucket=bucket.buffer())
         parameters = bucket.parameters()
         self._check(bucket)
+        self._check_turn()
         if not self.tensors.knows(parameters):
             self._learn(bucket, parameters)
         ids = set(map(id, parameters))
@@ -269,6 +276,20 @@ class State:
             raise SluiceError("a backward pass within the capture of a CUDA graph, which would"
                               " repeat what is sent in one step; accepted: capture without it, or"
                               " with no_sync()")
+
+    def _check_turn(self) -> None:
+        """Two models over NCCL have two communicators, whose collectives would start in another
+        order on every rank. Seen by what the program does, and not by what is on its way: so all
+        ranks raise, at the same bucket."""
+        backward = _current_backward() if self.place.carries else -1
+        if backward < 0:
+            return
+        last, of = _backwards.get(self.place.device, (-1, self._turn))
+        if last == backward and of is not self._turn:
+            raise SluiceError("gradients of two attached models over NCCL in one backward pass,"
+                              " whose collectives have no common order; accepted: a backward pass"
+                              " for each, one DDP model around both, or backend gloo for one")
+        _backwards[self.place.device] = backward, self._turn
 
     def _heard_of_loss(self) -> None:
         """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
