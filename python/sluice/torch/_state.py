@@ -69,7 +69,7 @@ class State:
         self._warned: set[str] = set()
         self._seen: set[int] = set()  # id() of the parameters that came in this step
         self._expected = 0  # so many come in every step; 0: unknown
-        self._turn = object()  # stands for this state where others see which had the last bucket
+        self._mark = object()  # stands for this state where others see which had the last bucket
 
     @property
     def step(self) -> int:
@@ -233,7 +233,7 @@ class State:
             self.start(bucket=bucket.buffer())
         parameters = bucket.parameters()
         self._check(bucket)
-        self._check_turn()
+        self._check_backward()
         if not self.tensors.knows(parameters):
             self._learn(bucket, parameters)
         ids = set(map(id, parameters))
@@ -277,19 +277,19 @@ class State:
                               " repeat what is sent in one step; accepted: capture without it, or"
                               " with no_sync()")
 
-    def _check_turn(self) -> None:
+    def _check_backward(self) -> None:
         """Two models over NCCL have two communicators, whose collectives would start in another
         order on every rank. Seen by what the program does, and not by what is on its way: so all
         ranks raise, at the same bucket."""
         backward = _current_backward() if self.place.carries else -1
         if backward < 0:
             return
-        last, of = _backwards.get(self.place.device, (-1, self._turn))
-        if last == backward and of is not self._turn:
+        last, of = _backwards.get(self.place.device, (-1, self._mark))
+        if last == backward and of is not self._mark:
             raise SluiceError("gradients of two attached models over NCCL in one backward pass,"
                               " whose collectives have no common order; accepted: a backward pass"
                               " for each, one DDP model around both, or backend gloo for one")
-        _backwards[self.place.device] = backward, self._turn
+        _backwards[self.place.device] = backward, self._mark
 
     def _heard_of_loss(self) -> None:
         """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
