@@ -58,7 +58,7 @@ sluice_test_binary(conformance_tests ${SLUICE_CONFORMANCE_SOURCES})
 target_link_libraries(unit_tests PRIVATE sluice_cli sluiced_parts)
 # What has threads, on its own, for the thread sanitizer.
 set(SLUICE_THREAD_SOURCES ${SLUICE_TEST_SOURCES})
-list(FILTER SLUICE_THREAD_SOURCES INCLUDE REGEX "/(carrier|group)/|/abi/queue")
+list(FILTER SLUICE_THREAD_SOURCES INCLUDE REGEX "/(carrier|group)/|/abi/queue|/device/bench")
 sluice_test_binary(thread_tests ${SLUICE_THREAD_SOURCES})
 set_target_properties(thread_tests PROPERTIES EXCLUDE_FROM_ALL ON)
 

@@ -46,7 +46,7 @@ struct sluice_memory; /* of sluice.h */
 
 /* One chunk's trip through the memory's codec: `count` coordinates at `offset` of a tensor, borders
  * as sluice_memory_chunk says. Gradient and mean stay put until done.
- * SLUICE_INVALID_ARGUMENT: no such tensor or not one of its chunks. */
+ * SLUICE_INVALID_ARGUMENT: no such tensor or not one of its chunks, or a memory on a device. */
 sluice_code sluice_exchange_begin(struct sluice_memory* memory, uint64_t step, uint32_t tensor,
                                   uint64_t offset, uint64_t count, const float* gradient,
                                   float* mean, sluice_exchange** exchange);

@@ -242,8 +242,8 @@ sluice_code sluice_memory_resumes(const sluice_memory* memory, uint32_t tensor, 
 const char* sluice_memory_kept_name(const sluice_memory* memory, uint32_t which);
 /* Between steps; to read, or to restore what was read from an equal memory: one of feedback's
  * memories of a tensor (count floats; NULL and 0 where there is none), the codec state of a tensor,
- * and the model state of the codec with a SPEC of sluice_memory_spec (bytes, maybe 0).
- * SLUICE_INVALID_ARGUMENT: no such tensor or SPEC. */
+ * and the model state of the codec with a SPEC of sluice_memory_spec (bytes, maybe 0). Floats of a
+ * memory on a device are to be read alone. SLUICE_INVALID_ARGUMENT: no such tensor or SPEC. */
 sluice_code sluice_memory_kept(sluice_memory* memory, uint32_t tensor, uint32_t which,
                                float** values, uint64_t* count);
 sluice_code sluice_memory_state(sluice_memory* memory, uint32_t tensor, void** state, size_t* size);
@@ -252,13 +252,14 @@ sluice_code sluice_memory_model(sluice_memory* memory, const char* spec, void** 
 
 /* A tensor's step in a job of one worker, which sends nothing: the gradient becomes what its codec
  * would be given, with what feedback kept, as if all of that was sent. What is not finite enters no
- * memory. SLUICE_INVALID_ARGUMENT: more workers, no such tensor, not its number of coordinates. */
+ * memory. SLUICE_INVALID_ARGUMENT: more workers, no such tensor, not its number of coordinates, a
+ * memory on a device unless the tensor brings rows. */
 sluice_code sluice_memory_pay(sluice_memory* memory, uint32_t tensor, float* gradient,
                               uint64_t count);
 
 /* After all buckets of a step, on every rank. Undo: the step's means were thrown away (a loss
  * scaler skipped it), so what feedback keeps becomes what it was; SLUICE_INVALID_ARGUMENT without
- * options.keep_before, and of both with a bucket or exchange in flight. */
+ * options.keep_before, and of both with a bucket or exchange in flight. SLUICE_FAILED: a device. */
 sluice_code sluice_memory_end_step(sluice_memory* memory);
 sluice_code sluice_memory_undo_step(sluice_memory* memory);
 
@@ -267,7 +268,7 @@ sluice_code sluice_memory_undo_step(sluice_memory* memory);
  * the whole of it, since it is missing from the mean and not from one rank's share. Tensors without
  * a residual keep nothing. Several threads may call it, each for a tensor of its own.
  * SLUICE_INVALID_ARGUMENT: another format than sluice_shorten's, no such tensor, a count that is
- * not the tensor's, unless it brings rows. */
+ * not the tensor's, or a memory on a device, unless it brings rows. */
 sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const char* format,
                                   const float* mean, uint64_t count, void* halves);
 

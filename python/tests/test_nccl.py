@@ -99,8 +99,8 @@ class OnCollectives(Fakes):
         self.backend = Backend(self)
         self.ranks = types.SimpleNamespace(
             size=SIZE, rank=0, device=HOST, timeout=60.0, gathers_flat=True,
-            place=_placement.Place(HOST, "nccl", carries=True), check=lambda position: None,
-            abort=lambda group: self.log.append("abort"))
+            place=_placement.Place(HOST, "nccl", codecs="a GPU", carries=True),
+            check=lambda position: None, abort=lambda group: self.log.append("abort"))
         group = types.SimpleNamespace(_get_backend=lambda device: self.backend)
         self.made = NcclCollectives(self.ranks, group, lambda: "a test", 0, STREAM)
         for name in ("there", "back"):
@@ -301,11 +301,13 @@ class Buffers(Fakes):
             buffer = kind(HOST)
             buffer.make_room(1000)
             before = buffer.reserve(1000)
-            self.assertEqual(buffer._bytes.numel(), 1000)
+            self.assertEqual(buffer.size, 1000)
             buffer.make_room(10)
             self.assertEqual(buffer.reserve(1000), before)
             buffer.reserve(1001)
-            self.assertEqual(buffer._bytes.numel(), 1251)
+            self.assertEqual(buffer.size, 1251)
+            buffer.reserve(2000, True)
+            self.assertEqual(buffer.size, 2000)
         self.assertFalse(_buffers.DeviceBuffer(HOST).on_host)
 
 

@@ -112,6 +112,15 @@ Verdict check_tensor(const WorkerHandle& worker, std::uint32_t tensor) {
   return invalid(fmt::format("tensor {}; accepted: below {}", tensor, count));
 }
 
+Verdict check_on_host(const WorkerHandle& worker, std::uint32_t tensor, const char* name) {
+  const Memory& memory = *worker.memory;
+  if (memory.accelerator() == nullptr || memory.brings_rows(tensor)) return Nothing{};
+  return invalid(
+      fmt::format("{} of tensor {} of a memory on a device; accepted: a memory without "
+                  "options.device, or a tensor of sluice_memory_add_rows",
+                  name, tensor));
+}
+
 Verdict check_idle(const WorkerHandle& worker, const char* what) {
   const std::uint32_t busy = worker.busy;
   if (busy == 0) return Nothing{};

@@ -140,6 +140,9 @@ Verdict check_pointers(std::initializer_list<Argument> arguments);
 Verdict check_array(const void* pointer, std::uint64_t count, const char* name);
 
 Verdict check_tensor(const WorkerHandle& worker, std::uint32_t tensor);
+// Refuses a tensor that exists whose memories are a device's, for a function that works on the
+// host. Rows keep nothing.
+Verdict check_on_host(const WorkerHandle& worker, std::uint32_t tensor, const char* name);
 // Refuses what would pull the memory from under buckets and exchanges.
 Verdict check_idle(const WorkerHandle& worker, const char* what);
 

@@ -102,6 +102,10 @@ Verdict check_chunk(const sluice::abi::WorkerHandle& worker, const sluice_entry&
     return invalid(
         fmt::format("tensor {} brings rows; accepted: one of sluice_memory_add", entry.tensor));
   }
+  if (memory.accelerator() != nullptr) {
+    return invalid(
+        "an exchange of a memory on a device; accepted: a memory without options.device");
+  }
   const std::uint64_t whole = memory.chunk_count(entry.tensor);
   if (offset % whole != 0 || offset >= tensor.count() ||
       entry.count != std::min(whole, tensor.count() - offset)) {

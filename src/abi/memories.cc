@@ -43,10 +43,11 @@ sluice::Checked<Choice> offered(sluice_memory* memory, const sluice_codec* codec
   return memory->worker->memory->offer(codec->named->spec, shared);
 }
 
-// All coordinates of a tensor, or any number of one that brings rows.
+// All coordinates of a tensor whose memories are the host's, or any number of one that brings rows.
 Verdict check_whole(const sluice::abi::WorkerHandle& worker, std::uint32_t tensor,
-                    std::uint64_t count) {
+                    std::uint64_t count, const char* name) {
   SLUICE_TRY(check_tensor(worker, tensor));
+  SLUICE_TRY(sluice::abi::check_on_host(worker, tensor, name));
   const std::uint64_t wanted = worker.memory->tensors()[tensor].count();
   if (count == wanted || worker.memory->brings_rows(tensor)) return Nothing{};
   return invalid(fmt::format("count is {}; accepted: {}", count, wanted));
@@ -208,7 +209,7 @@ sluice_code sluice_memory_pay(sluice_memory* memory, uint32_t tensor, float* gra
                               uint64_t count) {
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}}));
-    SLUICE_TRY(check_whole(*memory->worker, tensor, count));
+    SLUICE_TRY(check_whole(*memory->worker, tensor, count, "sluice_memory_pay"));
     SLUICE_TRY(sluice::abi::check_array(gradient, count, "gradient"));
     sluice::Memory& of = *memory->worker->memory;
     if (of.options().workers != 1) {
@@ -237,8 +238,7 @@ sluice_code sluice_memory_undo_step(sluice_memory* memory) {
       return invalid("undo_step without keep_before; accepted: a memory made with it");
     }
     SLUICE_TRY(check_idle(*memory->worker, "sluice_memory_undo_step"));
-    memory->worker->memory->undo_step();
-    return Nothing{};
+    return memory->worker->memory->undo_step();
   });
 }
 
@@ -247,7 +247,7 @@ sluice_code sluice_memory_shorten(sluice_memory* memory, uint32_t tensor, const 
   return call({__func__}, [&]() -> Verdict {
     SLUICE_TRY(check_pointers({{memory, "memory"}}));
     SLUICE_TRY_ASSIGN(const auto parsed, sluice::abi::half_from(format));
-    SLUICE_TRY(check_whole(*memory->worker, tensor, count));
+    SLUICE_TRY(check_whole(*memory->worker, tensor, count, "sluice_memory_shorten"));
     SLUICE_TRY(sluice::abi::check_array(mean, count, "mean"));
     SLUICE_TRY(sluice::abi::check_array(halves, count, "halves"));
     const auto size = static_cast<std::size_t>(count);

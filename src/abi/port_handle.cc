@@ -10,9 +10,24 @@ constexpr Error kFailed{Code::lost, 0, "a collective of the caller's failed"};
 }  // namespace
 
 std::span<std::byte> CallersCollectives::reserve(Buffer buffer, std::size_t size) {
+  std::size_t& most = most_[static_cast<std::size_t>(buffer)];
+  if (size > most) ++grown_;
+  most = std::max(most, size);
   void* const memory = calls_.reserve(calls_.context, static_cast<std::uint32_t>(buffer), size);
   if (memory == nullptr) return {};
   return {static_cast<std::byte*>(memory), size};
+}
+
+Status CallersCollectives::make_room(const FusedRoom& sizes) {
+  const std::uint64_t before = grown_;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] <= most_[i]) continue;
+    if (reserve(static_cast<Buffer>(i), sizes[i]).empty()) {
+      return Error{Code::out_of_memory, 0, "no memory for a collective"};
+    }
+  }
+  grown_ = before;
+  return ok();
 }
 
 Status CallersCollectives::start(const Call& call) {
@@ -59,7 +74,8 @@ PortEnd::PortEnd(std::shared_ptr<WorkerHandle> of, std::unique_ptr<stream::Port>
       driver_(*worker_->memory, *stream_, window) {}
 
 PortEnd::PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls,
-                 device::Stream stream, bool carries, std::chrono::nanoseconds timeout)
+                 device::Stream stream, bool carries, std::uint64_t wave,
+                 std::chrono::nanoseconds timeout)
     : worker_(std::move(of)),
       collectives_(std::make_unique<CallersCollectives>(calls)),
       bench_(std::make_unique<device::Bench>(*worker_->device, stream)),
@@ -67,23 +83,20 @@ PortEnd::PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& cal
                                          worker_->memory->options().workers, *collectives_)),
       timeout_(timeout),
       carries_device_(carries),
+      wave_(wave),
       bucket_(*worker_->memory),
       driver_(*worker_->memory, *fused_, 0, Place{bench_.get(), !carries}) {
   if (carries) fused_->use_device(*bench_);
 }
 
-// What the tensors in order, as framework's buckets go through them, need at the worst place.
-Verdict PortEnd::reserve(std::uint64_t coordinates) {
+Verdict PortEnd::reserve() {
   const Memory& memory = *worker_->memory;
-  for (std::size_t i = 0; i < memory.tensors().size(); ++i) {  // A wave has a chunk at least.
-    const std::uint64_t chunk =
-        std::min<std::uint64_t>(memory.chunk_count(i), memory.tensors()[i].count());
-    coordinates = std::max(coordinates, chunk);
+  const WaveRoom room = wave_room(memory, wave_, {bench_.get(), !carries_device_});
+  Status reserved = driver_.reserve_waves(room);
+  if (reserved) {
+    const LegBytes legs{room.up, room.down, room.down_share, room.host_lanes};
+    reserved = collectives_->make_room(fused_room(legs, memory.options().workers, carries_device_));
   }
-  SLUICE_TRY_ASSIGN(const std::size_t table_bytes, driver_.reserve_waves(coordinates));
-  // Codes and sums of five bits or so; what needs more takes it in its first step.
-  const auto room = static_cast<std::size_t>(coordinates + coordinates / 2);
-  const Status reserved = bench_->reserve(table_bytes, room, !carries_device_);
   if (!reserved) return Problem{reserved.error().code, reserved.error().what};
   return Nothing{};
 }
@@ -156,8 +169,12 @@ void PortEnd::note() {
   noted_ = now;
   if (bench_ == nullptr) return;
   const device::Counters& counters = bench_->counters();
-  noted_device_ = {sizeof(sluice_device_counts), counters.waves,          counters.launches,
-                   counters.launches_most,       counters.uploaded_bytes, counters.grown};
+  noted_device_ = {sizeof(sluice_device_counts),
+                   counters.waves,
+                   counters.launches,
+                   counters.launches_most,
+                   counters.uploaded_bytes,
+                   counters.grown + driver_.grown() + collectives_->grown()};
 }
 
 sluice_traffic PortEnd::traffic() const {

@@ -11,6 +11,7 @@
 
 #include "abi/edge.h"
 #include "carrier/fused_port.h"
+#include "carrier/fused_room.h"
 #include "carrier/stream/stream_port.h"
 #include "device/bench.h"
 #include "group/driver.h"
@@ -22,6 +23,10 @@ class CallersCollectives final : public Collectives {
  public:
   // The struct is copied; its context outlives this.
   explicit CallersCollectives(const sluice_collectives& calls) : calls_(calls) {}
+  // Asks for buffers of these sizes ahead of time, where they have been smaller.
+  Status make_room(const FusedRoom& sizes);
+  // How often a buffer had to be larger since.
+  [[nodiscard]] std::uint64_t grown() const { return grown_; }
   std::span<std::byte> reserve(Buffer buffer, std::size_t size) override;
   Status start(const Call& call) override;
   Result<bool> test() override;
@@ -29,6 +34,8 @@ class CallersCollectives final : public Collectives {
 
  private:
   sluice_collectives calls_;
+  FusedRoom most_{};  // bytes that were asked for, by buffer
+  std::uint64_t grown_ = 0;
 };
 
 // One thread at a time, the caller's or a queue's; traffic() and is_queued are for any.
@@ -38,9 +45,10 @@ class PortEnd {
   // each bucket or wave.
   PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls,
           std::chrono::nanoseconds timeout);
-  // The same for buckets on the worker's device. `carries`: the collectives move its bytes.
+  // The same for buckets on the worker's device. `carries`: the collectives move its bytes. `wave`:
+  // coordinates that are in flight at most.
   PortEnd(std::shared_ptr<WorkerHandle> of, const sluice_collectives& calls, device::Stream stream,
-          bool carries, std::chrono::nanoseconds timeout);
+          bool carries, std::uint64_t wave, std::chrono::nanoseconds timeout);
   PortEnd(std::shared_ptr<WorkerHandle> of, std::unique_ptr<stream::Port> opened,
           std::uint32_t window, std::chrono::nanoseconds timeout);
 
@@ -60,10 +68,13 @@ class PortEnd {
   [[nodiscard]] const sluice_report& report() const { return report_; }
   [[nodiscard]] std::span<const sluice_probe> probes() const { return probes_; }
 
-  // Takes memory for so many coordinates in flight; may throw bad_alloc.
-  Verdict reserve(std::uint64_t coordinates);
+  // Takes memory for waves on the device, as the worker's memory is by now. Nothing is in flight,
+  // and no thread is in the port. May throw bad_alloc.
+  Verdict reserve();
   // From any thread: nothing more is decoded on the device. Does nothing without one.
   Status stop() { return bench_ == nullptr ? ok() : bench_->stop(); }
+  // Whether it takes buckets on the worker's device.
+  [[nodiscard]] bool has_device() const { return bench_ != nullptr; }
   // Whether bytes travel from device to device.
   [[nodiscard]] bool carries_device() const { return carries_device_; }
   // As of the last note().
@@ -82,6 +93,7 @@ class PortEnd {
   std::unique_ptr<stream::Port> stream_;
   std::chrono::nanoseconds timeout_;
   bool carries_device_ = false;
+  std::uint64_t wave_ = 0;  // coordinates
   Bucket bucket_;
   Driver driver_;
   sluice_report report_ = SLUICE_REPORT_INIT;

@@ -155,11 +155,25 @@ sluice_code sluice_port_over_device(sluice_memory* memory, const sluice_collecti
     if (wave < 1 || wave > kWaveMax) {
       return invalid(fmt::format("wave is {}; accepted: 1 to 2^32", wave));
     }
-    auto end =
-        std::make_shared<PortEnd>(memory->worker, calls, stream, carries_device == 1, longest);
-    SLUICE_TRY(end->reserve(wave));
+    auto end = std::make_shared<PortEnd>(memory->worker, calls, stream, carries_device == 1, wave,
+                                         longest);
+    SLUICE_TRY(end->reserve());
     *port = std::make_unique<sluice_port>(std::move(end)).release();
     return Nothing{};
+  });
+}
+
+sluice_code sluice_port_reserve(sluice_port* port) {
+  return call({__func__}, [&]() -> Verdict {
+    SLUICE_TRY(check_pointers({{port, "port"}}));
+    PortEnd& end = *port->end;
+    if (!end.has_device()) return invalid("port: it has no device; accepted: one over a device");
+    SLUICE_TRY(sluice::abi::check_idle(*end.worker(), "sluice_port_reserve"));
+    if (end.driver().is_dead()) {
+      return sluice::Problem{sluice::Code::unavailable,
+                             "port: it failed before; accepted: a new port"};
+    }
+    return end.reserve();
   });
 }
 

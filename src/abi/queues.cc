@@ -73,7 +73,8 @@ Verdict check_ports(std::span<sluice_port* const> ports) {
     if (one.worker() != first.worker()) {
       return invalid(fmt::format("ports[{}] is of another memory than ports[0]", i));
     }
-    if ((one.fused() == nullptr) != (first.fused() == nullptr)) {
+    if ((one.fused() == nullptr) != (first.fused() == nullptr) ||
+        one.has_device() != first.has_device() || one.carries_device() != first.carries_device()) {
       return invalid(fmt::format("ports[{}] is of another kind than ports[0]", i));
     }
     if (one.is_queued) {
@@ -123,6 +124,24 @@ class Serving {
   bool ended_ = false;
 };
 
+// The same of all ports at once.
+class ServingAll {
+ public:
+  explicit ServingAll(sluice_queue& queue) : queue_(queue) {}
+  ~ServingAll() {
+    if (ended_) return;
+    queue_.waves.fail();
+    for (auto& one : queue_.served) one.end->driver().give_up();
+  }
+  ServingAll(const ServingAll&) = delete;
+  ServingAll& operator=(const ServingAll&) = delete;
+  void ended() { ended_ = true; }
+
+ private:
+  sluice_queue& queue_;
+  bool ended_ = false;
+};
+
 void show(sluice_queue& queue, sluice_queue::Served& served, const Track::Event& event,
           sluice_event& shown) {
   switch (event.kind) {
@@ -145,6 +164,7 @@ void show(sluice_queue& queue, sluice_queue::Served& served, const Track::Event&
 
 // One relay for all ports, which all move bytes of devices.
 Verdict check_relay(sluice_queue& queue) {
+  if (queue.relay != nullptr && queue.relay->owes_error()) return Nothing{};
   std::vector<sluice::Relay::End> ends;
   for (auto& one : queue.served) {
     if (one.end->driver().is_dead()) {
@@ -245,14 +265,14 @@ sluice_code sluice_queue_serve_all(sluice_queue* queue, sluice_event* event) {
     SLUICE_TRY(check_pointers({{queue, "queue"}}));
     SLUICE_TRY(sluice::abi::check_sized("event", event));
     SLUICE_TRY(check_relay(*queue));
+    ServingAll serving(*queue);
     auto told = queue->relay->serve(queue->served[0].end->timeout());
     for (auto& one : queue->served) one.end->note();
-    if (!told) {
+    if (!told) {  // Words before serving gives the drivers up, which takes theirs away.
       const auto& failed = queue->served[queue->relay->failed()].end;
-      const Problem problem = sluice::abi::problem_of(failed->driver(), told.error());
-      for (auto& one : queue->served) one.end->driver().give_up();
-      return sluice::abi::fatal(problem);
+      return sluice::abi::fatal(sluice::abi::problem_of(failed->driver(), told.error()));
     }
+    serving.ended();
     sluice_event shown = SLUICE_EVENT_INIT;
     show(*queue, queue->served[told->end], told->event, shown);
     shown.port = told->end;

@@ -19,7 +19,9 @@ class Collectives {
  public:
   // The last four lie on the device of the port's bench, where the port has one. Collectives from
   // and to these follow the bench's stream: what was submitted before is done first, and the bytes
-  // are there for what is submitted once the collective is `done`.
+  // are there for what is submitted once the collective is `done`. Beside a device buffers may
+  // share memory: `gathered` with `received`, on either side, and `device_answer` with
+  // `device_send`. So a port looks at one no more once it has reserved the other.
   enum class Buffer : std::uint8_t {
     send,
     received,

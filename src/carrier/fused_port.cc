@@ -105,6 +105,8 @@ void FusedPort::abandon() {
 std::string FusedPort::explain(const Ticket& ticket) {
   if (liar_) return fmt::format("that is rank {}", *liar_);
   if (!on_device_) return fusion_.explain(ticket);
+  // Else the headers may be those of a leg before: of this one nothing may have come yet.
+  if ((bench_->said().bad & warp::kBadMismatch) == 0) return "";
   device_->read_headers();
   return device_->explain(ticket);
 }
@@ -155,7 +157,7 @@ void FusedPort::count(const Call& call) {
 
 Status FusedPort::begin() {
   on_device_ = leads_ = false;
-  SLUICE_TRY(fusion_.seal(readiness_ == nullptr ? 0 : readiness_->ready()));
+  SLUICE_TRY(fusion_.seal(readiness_ == nullptr ? 0 : readiness_->ready(), device_.get()));
   if (fusion_.native() != Fusion::Native::none) return start_lanes();
   if (!fusion_.receives_vary()) return start_shards(fusion_.receive_sizes());
   SLUICE_TRY_ASSIGN(send_, room(Buffer::send, kSize * workers_));

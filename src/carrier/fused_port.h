@@ -55,7 +55,8 @@ class FusedPort final : public Carrier {
             Readiness* readiness = nullptr);
   // Before the first post(): bytes may lie on this bench's device, too. It outlives the port.
   void use_device(device::Bench& bench);
-  // The next flush() leads a wave: with a bench it sends a leg of the host first.
+  // The next flush() leads a wave: with a bench it sends a leg of the host first. Ranks that
+  // disagree on the leg of the device that follows hear of it there.
   void lead() { leads_ = device_ != nullptr; }
 
   // How many collectives it may start; held, flush() and wait() do nothing. Then several ports can

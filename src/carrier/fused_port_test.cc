@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "device/bench.h"
 #include "tests/support/hall.h"
 
 namespace sluice {
@@ -224,6 +225,63 @@ TEST(FusedPort, WhatTheNetworkSaysIsPassedOn) {
     ASSERT_FALSE(said[0].has_value());
     EXPECT_EQ(said[0].error().code, Code::out_of_memory);
   }
+}
+
+// Two ranks whose bytes lie on a device each.
+struct TwoOnDevices {
+  TwoOnDevices() {
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      benches.push_back(std::make_unique<device::Bench>(kHost, nullptr));
+      ports.push_back(std::make_unique<FusedPort>(rank, 2, hall.of(rank)));
+      ports[rank]->use_device(*benches[rank]);
+      ups.emplace_back(up_size(what));
+      downs.emplace_back(down_size_max(what, 2));
+    }
+  }
+  void post(std::size_t rank, const Ticket& ticket) {
+    const Round round{what, ups[rank], downs[rank]};
+    ASSERT_TRUE(benches[rank]->begin());
+    ASSERT_TRUE(ports[rank]->post(ticket, Place{benches[rank].get()}, {&round, 1}));
+    ASSERT_TRUE(ports[rank]->flush());
+  }
+
+  static inline const device::Accelerator kHost{&device::emulated(), 0};
+  Reduction what{.op = Op::f32_sum, .bits = 32, .count = 4000};
+  Hall hall{2};
+  std::vector<std::unique_ptr<device::Bench>> benches;
+  std::vector<std::unique_ptr<FusedPort>> ports;
+  std::vector<std::vector<std::byte>> ups;
+  std::vector<std::vector<std::byte>> downs;
+};
+
+TEST(FusedPort, OnADeviceATimeOutSaysNothingOfTheLegBefore) {
+  TwoOnDevices two;
+  const Ticket first{1, 2, {.step = 3, .bucket = kBucket}};
+  const Ticket second{2, 3, {.step = 4, .bucket = kBucket}};
+  for (std::size_t rank = 0; rank < 2; ++rank) two.post(rank, first);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(two.ports[rank]->flush()) << "to the answers";
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(two.ports[rank]->wait(seconds(60)));
+    ASSERT_TRUE(two.ports[rank]->take(first));
+    EXPECT_TRUE(two.benches[rank]->judge());
+  }
+  two.post(0, second);  // Rank 1 does not come.
+  EXPECT_EQ(two.ports[0]->wait(std::chrono::milliseconds(1)).error().code, Code::timeout);
+  EXPECT_EQ(two.ports[0]->explain(second), "");
+}
+
+TEST(FusedPort, OnADeviceRanksThatDisagreeAreNamed) {
+  TwoOnDevices two;
+  const Ticket mine{1, 2, {.step = 3, .bucket = kBucket}};
+  const Ticket other{1, 5, {.step = 4, .bucket = kBucket}};
+  two.post(0, mine);
+  two.post(1, other);
+  for (std::size_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(two.ports[rank]->flush());
+  EXPECT_EQ(two.benches[0]->judge().error().code, Code::mismatch);
+  const std::string said = two.ports[0]->explain(mine);
+  EXPECT_NE(said.find("1 of 2 ranks (1) reduce something else"), std::string::npos) << said;
 }
 
 TEST(FusedPort, WaitsNoLongerThanItMayAndForNothingNotAtAll) {

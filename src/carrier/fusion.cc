@@ -141,7 +141,7 @@ Status Fusion::expect(Phase phase) const {
 
 // --- seal ---
 
-Status Fusion::seal(std::uint64_t ready) {
+Status Fusion::seal(std::uint64_t ready, const Fusion* leads) {
   if (phase_ == Phase::sealed || phase_ == Phase::combined || phase_ == Phase::dead) {
     return expect(Phase::answered);
   }
@@ -151,9 +151,12 @@ Status Fusion::seal(std::uint64_t ready) {
   ready_ = ready;
   least_ready_.reset();
   answer_into_ = {};
-  claim_ = claim_of_leg();
+  claim_ = claim_of_leg(leads);
   if (const Status checked = check_rounds(); !checked) return fail(checked.error());
-  claim_.digest = digest_of_leg();
+  claim_.digest = digest_of(sealed_, rounds_);
+  if (leads != nullptr && !leads->posted_.empty()) {
+    claim_.digest = mix(claim_.digest, digest_of(leads->posted_, leads->posted_rounds_));
+  }
   prepare_answers();
   cut();
   measure();
@@ -161,10 +164,14 @@ Status Fusion::seal(std::uint64_t ready) {
 }
 
 // By what a rank may send at most, which all ranks know.
-void Fusion::cut() {
+bool Fusion::fits_whole(std::span<const Round> rounds) const {
   std::uint64_t sent = 0;
-  for (const Round& round : rounds_) sent += up_size(round.what);
-  whole_ = sent * (workers_ - 1) <= whole_max_ && whole_max_ != 0;
+  for (const Round& round : rounds) sent += up_size(round.what);
+  return sent * (workers_ - 1) <= whole_max_ && whole_max_ != 0;
+}
+
+void Fusion::cut() {
+  whole_ = fits_whole(rounds_);
   if (whole_) {
     shards_.copy(rounds_, workers_);
   } else {
@@ -172,17 +179,40 @@ void Fusion::cut() {
   }
 }
 
-// The posted leg becomes the sealed one, its rounds in the order of its exchanges.
+bool Fusion::only_maxima(const Entry& entry) const {
+  const auto rounds = std::span(posted_rounds_).subspan(entry.first, entry.count);
+  return !rounds.empty() && std::all_of(rounds.begin(), rounds.end(), [](const Round& round) {
+    return round.what.op == Op::max && round.only.unrestricted();
+  });
+}
+
+// Maxima alone are one all-reduce: with anything else they are two collectives, or three, and those
+// who wait for them would send a leg of their own afterwards. A function of what all have posted.
+bool Fusion::maxima_go_first() const {
+  if (whole_max_ == 0 || fits_whole(posted_rounds_)) return false;
+  const auto is_one = [&](const Entry& entry) { return only_maxima(entry); };
+  return std::any_of(posted_.begin(), posted_.end(), is_one) &&
+         !std::all_of(posted_.begin(), posted_.end(), is_one);
+}
+
+// The posted leg becomes the sealed one, its rounds in the order of its exchanges. What waits stays
+// posted.
 void Fusion::lay_out() {
-  sealed_.swap(posted_);
-  posted_.clear();
+  const bool splits = maxima_go_first();
+  sealed_.clear();
   rounds_.clear();
-  for (Entry& entry : sealed_) {
+  waiting_.clear();
+  waiting_rounds_.clear();
+  for (Entry entry : posted_) {
     const auto from = std::span(posted_rounds_).subspan(entry.first, entry.count);
-    entry.first = rounds_.size();
-    rounds_.insert(rounds_.end(), from.begin(), from.end());
+    const bool waits = splits && !only_maxima(entry);
+    std::vector<Round>& into = waits ? waiting_rounds_ : rounds_;
+    entry.first = into.size();
+    into.insert(into.end(), from.begin(), from.end());
+    (waits ? waiting_ : sealed_).push_back(entry);
   }
-  posted_rounds_.clear();
+  posted_.swap(waiting_);
+  posted_rounds_.swap(waiting_rounds_);
 }
 
 Status Fusion::check_rounds() const {
@@ -205,15 +235,17 @@ Status Fusion::check_rounds() const {
   return ok();
 }
 
-std::uint64_t Fusion::digest_of_leg() const {
-  std::uint64_t digest = mix(kMagic, sealed_.size());
-  for (const Entry& entry : sealed_) {
+std::uint64_t Fusion::digest_of(std::span<const Entry> entries, std::span<const Round> rounds) {
+  std::uint64_t digest = mix(kMagic, entries.size());
+  for (const Entry& entry : entries) {
     digest = mix(mix(digest, entry.ticket.sequence), entry.ticket.digest);
     digest = mix(digest, std::uint64_t{entry.leg} << 32 | entry.count);
   }
-  for (const Round& round : rounds_) {
-    digest = mix(mix(digest, digest_of(round.what)), round.only.words.size());
-    for (const std::uint64_t word : round.only.words) digest = mix(digest, word);
+  for (const Entry& entry : entries) {
+    for (const Round& round : rounds.subspan(entry.first, entry.count)) {
+      digest = mix(mix(digest, sluice::digest_of(round.what)), round.only.words.size());
+      for (const std::uint64_t word : round.only.words) digest = mix(digest, word);
+    }
   }
   return digest;
 }

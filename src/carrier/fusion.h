@@ -18,6 +18,9 @@
 // All workers are counted in every round, except where a round names others in `only`. Each message
 // starts with a digest of what its sender believes the leg to be; ranks that disagree are named.
 //
+// Where a leg is large, exchanges that ask for maxima alone go first, as an all-reduce: the others
+// stay posted and travel with what comes next.
+//
 // An exchange may post its next leg as soon as it took its answers, while others still take
 // theirs: what is posted after a seal() belongs to the next one.
 //
@@ -71,7 +74,9 @@ class Fusion final : public Carrier {
   // Once the leg before has its answers. A leg without rounds is a leg too: its messages have
   // headers only. Answers of the leg before that nobody took are gone. `ready` is any number that
   // this rank wants to tell the others. Rounds that cannot be reduced are refused here.
-  Status seal(std::uint64_t ready = 0);
+  // `leads`: messages claim what that one has posted, too. So ranks that disagree hear of it before
+  // it sends messages whose sizes may differ.
+  Status seal(std::uint64_t ready = 0, const Fusion* leads = nullptr);
   // The same number as it is by now; answers carry it, too.
   void tell(std::uint64_t ready) { ready_ = ready; }
   // The least `ready` of any rank, from outside: once the leg is combined, and again once it is
@@ -188,9 +193,13 @@ class Fusion final : public Carrier {
   Status fail(const Error& error);
   Status expect(Phase phase) const;
   void lay_out();
+  [[nodiscard]] bool only_maxima(const Entry& entry) const;
+  [[nodiscard]] bool maxima_go_first() const;
+  [[nodiscard]] bool fits_whole(std::span<const Round> rounds) const;
   Status check_rounds() const;
-  [[nodiscard]] std::uint64_t digest_of_leg() const;
-  [[nodiscard]] Claim claim_of_leg() const;
+  [[nodiscard]] static std::uint64_t digest_of(std::span<const Entry> entries,
+                                               std::span<const Round> rounds);
+  [[nodiscard]] Claim claim_of_leg(const Fusion* leads) const;
   [[nodiscard]] std::string compare(const Claim& other, std::uint32_t rank) const;
   // The claim in lanes of an all-reduce that show disagreement. One more tells who is ready.
   static constexpr std::size_t kCheckLanes = 14;
@@ -225,6 +234,8 @@ class Fusion final : public Carrier {
   // The next leg, by sequence; rounds in the order of posting.
   std::vector<Entry> posted_;
   std::vector<Round> posted_rounds_;
+  std::vector<Entry> waiting_;  // of those, while the others are sealed
+  std::vector<Round> waiting_rounds_;
 
   // The sealed leg, both by sequence.
   std::vector<Entry> sealed_;

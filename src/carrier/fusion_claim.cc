@@ -14,23 +14,26 @@ void add(std::string& text, std::string_view more) {
   text += more;
 }
 
-// Where nothing that is named differs.
-constexpr const char* kRest = "rounds of the exchanges";
+// Where nothing that is named differs. Digests of tickets stand for what codecs go by, too.
+constexpr const char* kRest =
+    "what the codec has learnt (a state that not all have loaded?) or rounds of the exchanges";
 
 }  // namespace
 
 // Exchanges of a leg share the seed. Step and bucket are those of the first: the others follow.
-Fusion::Claim Fusion::claim_of_leg() const {
-  Claim claim;
-  if (sealed_.empty()) return claim;
-  const Ticket& first = sealed_.front().ticket;
+Fusion::Claim Fusion::claim_of_leg(const Fusion* leads) const {
+  const std::span<const Entry> led = leads == nullptr ? std::span<const Entry>() : leads->posted_;
+  if (sealed_.empty() && led.empty()) return {};
+  const Ticket& first = (sealed_.empty() ? led : std::span<const Entry>(sealed_)).front().ticket;
   const Topic& topic = first.topic;
   std::uint64_t tensors = 0;
   std::uint64_t codecs = 0;
-  for (const Entry& entry : sealed_) {
-    const Topic& one = entry.ticket.topic;
-    tensors = mix(mix(mix(tensors, one.tensor), one.offset), one.count);
-    codecs = mix(codecs, mix(one.codec, one.chunk));
+  for (const std::span<const Entry> entries : {std::span<const Entry>(sealed_), led}) {
+    for (const Entry& entry : entries) {
+      const Topic& one = entry.ticket.topic;
+      tensors = mix(mix(mix(tensors, one.tensor), one.offset), one.count);
+      codecs = mix(codecs, mix(one.codec, one.chunk));
+    }
   }
   return {.digest = 0,
           .sequence = first.sequence,
@@ -39,7 +42,7 @@ Fusion::Claim Fusion::claim_of_leg() const {
           .codec = fold(codecs),
           .seed = fold(mix(topic.seed, 0)),
           .tensors = fold(tensors),
-          .exchanges = static_cast<std::uint32_t>(sealed_.size())};
+          .exchanges = static_cast<std::uint32_t>(sealed_.size() + led.size())};
 }
 
 std::string Fusion::compare(const Claim& other, std::uint32_t rank) const {

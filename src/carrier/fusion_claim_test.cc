@@ -60,7 +60,9 @@ TEST(FusionClaim, AnAllReduceNamesWhatDiffers) {
     says([](Topic& s) { s.chunk = 9; }, "codec, its options or the coordinates per chunk");
     says([](Topic& s) { s.tensor = 9; }, "tensors (ids, shapes or order)");
     says([](Topic& s) { s.step = s.seed = 9; }, "step, seed");
-    says([](Topic&) {}, "rounds of the exchanges");
+    says([](Topic&) {},
+         "what the codec has learnt (a state that not all have loaded?) or rounds "
+         "of the exchanges");
   }
 }
 

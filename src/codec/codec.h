@@ -51,6 +51,18 @@ struct Plan {
   std::size_t state_size = 0;     // per tensor
 };
 
+// What an exchange on a device takes beside its arena, for who reserves memory ahead of time. At
+// most, but for codecs that spread their bits over a model: there it is what few waves exceed.
+struct DeviceNeeds {
+  std::size_t up = 0;            // bytes of rounds on the device: of its largest leg …
+  std::size_t down = 0;          // … and of the answers
+  double down_share = 0.5;       // of a round's bytes, up and down together: of any round at most
+  std::uint32_t host_lanes = 0;  // of rounds that go through the host
+  std::size_t room = 0;          // bytes that it takes of Bench::room
+  std::size_t table = 0;         // bytes of its items, tiles and lists in the bench's tables
+  std::uint32_t rounds = 0;      // on the device, of all legs together
+};
+
 // Immutable; any thread, several at once. It outlives its exchanges. Nothing here fails but
 // accepts(), and nothing else allocates.
 class Codec {
@@ -80,6 +92,12 @@ class Codec {
   // the arena and touches none of the chunk's, so it costs little. The chunk fits plan(). With a
   // measuring arena only chunk.extent is filled and null is returned; otherwise never null.
   virtual Exchange* begin(const Chunk& chunk, Arena& arena) const = 0;
+  // Of codecs with Traits::on_device, for a chunk on a device. `keeps`: there is feedback.
+  [[nodiscard]] virtual DeviceNeeds device_needs(const Extent& extent, bool keeps) const {
+    static_cast<void>(extent);
+    static_cast<void>(keeps);
+    return {};
+  }
   // Between steps, nothing in flight: turns the agreed counts of all chunks into the model's state.
   // The spans have Traits::tally_count and model_size elements.
   virtual void end_step(std::span<const std::uint64_t> tally, std::span<std::byte> model) const {

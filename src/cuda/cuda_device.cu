@@ -1,6 +1,9 @@
 // CUDA as a device: libsluice_cuda.so exports sluice_cuda_table() and nothing else.
 #include <cuda_runtime.h>
 
+#include <system_error>
+#include <thread>
+
 #include "cuda/kernels.cuh"
 
 namespace sluice::cuda {
@@ -45,14 +48,20 @@ int load_all() {
 
 int use(int ordinal) { return cudaSetDevice(ordinal); }
 
+// On a thread of its own, whose device goes with it: to set back the caller's would make a context
+// on a device that the caller may never use.
 int open(int ordinal) {
-  int before = 0;
-  cudaError_t error = cudaGetDevice(&before);
-  if (error == cudaSuccess) error = cudaSetDevice(ordinal);
-  if (error != cudaSuccess) return error;
-  const int loaded = load_all();
-  error = cudaSetDevice(before);
-  return loaded != 0 ? loaded : error;
+  int error = 0;
+  const auto load = [&] {
+    error = cudaSetDevice(ordinal);
+    if (error == 0) error = load_all();
+  };
+  try {
+    std::thread(load).join();
+  } catch (const std::system_error&) {
+    return cudaErrorOperatingSystem;  // No thread could be had; nothing may be thrown from here.
+  }
+  return error;
 }
 
 int allocate(void** memory, std::size_t size) { return cudaMalloc(memory, size); }

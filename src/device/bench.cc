@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 
 #include "base/bytes.h"
@@ -9,8 +10,7 @@
 namespace sluice::device {
 namespace {
 
-constexpr std::size_t kTablesLeast = std::size_t{1} << 20;
-constexpr Error kGivenUp{Code::unavailable, 0, "device: given up"};
+constexpr std::size_t kTablesLeast = std::size_t{1} << 20;  // where nobody says how many
 
 std::uint32_t blocks_of(const warp::TideChunk& chunk) {
   const std::uint32_t rest = chunk.count % chunk.block;
@@ -33,6 +33,7 @@ Bench::~Bench() {
   on_.use();
   static_cast<void>(wait());
   static_cast<void>(on_.table->free_event(done_));
+  if (begun_ != nullptr) static_cast<void>(on_.table->free_event(begun_));
   if (stop_stream_ != nullptr) static_cast<void>(on_.table->free_stream(stop_stream_));
 }
 
@@ -50,9 +51,14 @@ Status Bench::reserve(std::size_t table_bytes, std::size_t room_bytes, bool is_s
     stop_memory_ = SharedMemory(on_, sizeof(std::uint32_t));
     *stop_memory_.as<std::uint32_t>() = warp::kBadStopped;
     SLUICE_TRY(check(on_.table->make_stream(&stop_stream_), "device: no stream"));
+    SLUICE_TRY(check(on_.table->make_event(&begun_), "device: no event"));
   }
-  const std::size_t size = round_up(std::max(table_bytes, kTablesLeast), kTableAlignment);
-  if (tables_.empty()) tables_.push_back({SharedMemory(on_, size), DeviceMemory(on_, size)});
+  // Smaller ones stay behind it: the last finding is there, which stop() may look for.
+  const std::size_t wanted = table_bytes != 0 ? table_bytes : kTablesLeast;
+  const std::size_t size = round_up(wanted, kTableAlignment);
+  if (tables_.empty() || tables_.front().host.bytes().size() < size) {
+    tables_.insert(tables_.begin(), Tables{SharedMemory(on_, size), DeviceMemory(on_, size)});
+  }
   if (room_bytes != 0) {
     is_shared ? shared_room_.reserve(room_bytes) : device_room_.reserve(room_bytes);
   }
@@ -74,8 +80,10 @@ Status Bench::begin() {
   *said_ = {};
   ++counters_.waves;
   launches_before_ = counters_.launches;
-  // At once, before the stream waits for anything: it must not undo a stop() that comes later.
+  // At once, before the stream waits for anything: it must not undo a stop() that comes later, and
+  // which waits for this alone.
   SLUICE_TRY(upload());
+  SLUICE_TRY(check(on_.table->record(begun_, stream_), "device: an event could not be recorded"));
   return is_stopped_ ? Status(kGivenUp) : ok();
 }
 
@@ -195,7 +203,7 @@ Status Bench::submit() {
   counters_.launches_most =
       std::max(counters_.launches_most, counters_.launches - launches_before_);
   if (decodes) {
-    SLUICE_TRY(check(on_.table->copy(said_, finding_, sizeof(warp::Finding), stream_),
+    SLUICE_TRY(check(on_.table->copy(said_, finding(), sizeof(warp::Finding), stream_),
                      "device: a finding could not be copied"));
   }
   SLUICE_TRY(check(on_.table->record(done_, stream_), "device: an event could not be recorded"));
@@ -230,19 +238,31 @@ Status Bench::judge() const {
   return ok();
 }
 
-// On a stream that waits for nobody.
+// On a stream that waits for nobody but the upload of the finding. Where a device has one queue for
+// all its streams even that may be behind what never ends: then whoever breaks that off comes next.
 Status Bench::stop() {
+  constexpr std::chrono::seconds kMost(1);
   is_stopped_ = true;
-  if (finding_ == nullptr) return ok();
+  warp::Finding* const stopped = finding();
+  if (stopped == nullptr) return ok();  // A wave that begins sees is_stopped_.
   on_.use();
   Event copied = nullptr;
   SLUICE_TRY(check(on_.table->make_event(&copied), "device: no event"));
-  int error = on_.table->copy(&finding_->bad, stop_memory_.as<std::uint32_t>(),
-                              sizeof(std::uint32_t), stop_stream_);
+  int error = on_.table->wait(stop_stream_, begun_);
+  if (error == 0) {
+    error = on_.table->copy(&stopped->bad, stop_memory_.as<std::uint32_t>(), sizeof(std::uint32_t),
+                            stop_stream_);
+  }
   if (error == 0) error = on_.table->record(copied, stop_stream_);
-  if (error == 0) error = on_.table->synchronize(copied);
+  int done = 0;
+  const auto until = std::chrono::steady_clock::now() + kMost;
+  while (error == 0 && done == 0 && std::chrono::steady_clock::now() < until) {
+    error = on_.table->query(copied, &done);
+  }
   static_cast<void>(on_.table->free_event(copied));
-  return check(error, "device: it could not be stopped");
+  SLUICE_TRY(check(error, "device: it could not be stopped"));
+  if (done == 0) return Error{Code::timeout, 0, "device: it was not stopped within a second"};
+  return ok();
 }
 
 Status Bench::after(Event event) {

@@ -31,6 +31,9 @@
 
 namespace sluice::device {
 
+// What is said of work that somebody else has stopped.
+inline constexpr Error kGivenUp{Code::unavailable, 0, "device: given up"};
+
 // What a bench has done since it was made.
 struct Counters {
   std::uint64_t waves = 0;
@@ -49,7 +52,8 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Takes memory for tables and rooms of so many bytes; may throw bad_alloc.
+  // Takes memory for tables and rooms of so many bytes, where there is less. Nothing is on its way.
+  // May throw bad_alloc.
   Status reserve(std::size_t table_bytes, std::size_t room_bytes = 0, bool is_shared = false);
 
   // For the thread that calls it next. Nothing of the wave before is on its way.
@@ -83,7 +87,7 @@ class Bench {
   void decode(const warp::TideChunk& item) { decodes_.push_back(item); }
 
   // The wave's finding, as the device has it; for items.
-  [[nodiscard]] warp::Finding* finding() const { return finding_; }
+  [[nodiscard]] warp::Finding* finding() const { return finding_.load(); }
   // As it was when the last submit() that decoded or compared was done.
   [[nodiscard]] warp::Finding said() const { return *said_; }
   // What that means for who decoded: Code::mismatch, or Code::malformed.
@@ -91,8 +95,9 @@ class Bench {
 
   // From any thread, before what the stream waits for is broken off: nothing of this wave is
   // decoded that is not decoded yet, and no other wave begins. For good. The caller has not freed
-  // the bench.
+  // the bench. Takes a second at most: Code::timeout where the device does not get to it.
   Status stop();
+  [[nodiscard]] bool is_stopped() const { return is_stopped_; }
 
   // Whether anything was recorded since the last submit().
   [[nodiscard]] bool has_work() const;
@@ -139,9 +144,10 @@ class Bench {
   Slabs<SharedMemory> shared_room_;
   SharedMemory said_memory_;
   warp::Finding* said_ = nullptr;
-  warp::Finding* finding_ = nullptr;
+  std::atomic<warp::Finding*> finding_ = nullptr;  // begin() writes it while stop() reads it
   SharedMemory stop_memory_;
   Stream stop_stream_ = nullptr;
+  Event begun_ = nullptr;  // the finding of the wave is there
   std::atomic<bool> is_stopped_ = false;
   Event done_ = nullptr;
   bool is_recorded_ = false;  // done_ stands for something

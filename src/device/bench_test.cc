@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace sluice::device {
@@ -157,6 +161,75 @@ TEST_F(BenchTest, AWaveThatIsStoppedBeforeItsFirstSubmitStaysStopped) {
   EXPECT_EQ(bench_.finding()->bad, warp::kBadStopped);
 }
 
+// As where a device has one queue for all its streams, and something in it never ends.
+TEST(Bench, AStopThatTheDeviceDoesNotGetToEndsAllTheSame) {
+  Table table = emulated();
+  const Accelerator on{&table, 0};
+  Bench bench(on, nullptr);
+  ASSERT_TRUE(bench.begin());
+  table.query = [](Event, int* done) { return *done = 0; };
+  EXPECT_EQ(bench.stop().error().code, Code::timeout);
+  EXPECT_TRUE(bench.is_stopped());
+  EXPECT_EQ(bench.submit().error().code, Code::unavailable);
+}
+
+// What a stop says must not be behind the stream that it stops, nor before the wave's own finding.
+TEST(Bench, AStopWaitsForTheUploadOfTheFindingAlone) {
+  static std::vector<std::pair<Stream, Event>> waits;
+  static std::vector<std::pair<Event, Stream>> records;
+  static char other = 0;
+  Table table = emulated();
+  table.make_stream = [](Stream* stream) {
+    *stream = &other;
+    return 0;
+  };
+  table.make_event = [](Event* event) {
+    static std::deque<char> all;
+    *event = &all.emplace_back();
+    return 0;
+  };
+  table.wait = [](Stream stream, Event event) {
+    waits.emplace_back(stream, event);
+    return 0;
+  };
+  table.record = [](Event event, Stream stream) {
+    records.emplace_back(event, stream);
+    return 0;
+  };
+  const Accelerator on{&table, 0};
+  Bench bench(on, nullptr);
+  ASSERT_TRUE(bench.begin());
+  ASSERT_TRUE(bench.stop());
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].first, &other);
+  EXPECT_EQ(waits[0].second, records[0].first) << "recorded behind the upload";
+  EXPECT_EQ(records[0].second, nullptr);
+}
+
+// The race is tsan's to see: thread_tests have this file. Whichever comes first, the wave is over.
+TEST(Bench, AnotherThreadMayStopItWhileAWaveBegins) {
+  static std::mutex one_at_a_time;  // as a device copies
+  Table table = emulated();
+  table.copy = [](void* to, const void* from, std::size_t size, Stream stream) {
+    const std::lock_guard lock(one_at_a_time);
+    return emulated().copy(to, from, size, stream);
+  };
+  const Accelerator on{&table, 0};
+  for (int i = 0; i < 50; ++i) {
+    Bench bench(on, nullptr);
+    ASSERT_TRUE(bench.reserve(0));
+    std::thread stopper([&] { EXPECT_TRUE(bench.stop()); });
+    const Status begun = bench.begin();
+    stopper.join();
+    if (begun) {
+      EXPECT_EQ(bench.finding()->bad, warp::kBadStopped);
+    } else {
+      EXPECT_EQ(begun.error().code, Code::unavailable);
+    }
+    EXPECT_EQ(bench.submit().error().code, Code::unavailable);
+  }
+}
+
 TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
   const auto first = bench_.list<std::uint64_t>(1);
   *first.host = 77;
@@ -172,6 +245,16 @@ TEST_F(BenchTest, TablesGrowWhereAWaveNeedsMoreAndAreOneInTheNext) {
   ASSERT_TRUE(bench_.submit());
   EXPECT_EQ(again.device[0], 99u);
   EXPECT_EQ(bench_.counters().grown, 1u);
+}
+
+TEST_F(BenchTest, TablesThatAreReservedAgainAreOneAndHoldAsMuch) {
+  constexpr std::size_t kSize = std::size_t{5} << 20;
+  ASSERT_TRUE(bench_.reserve(kSize, kSize));
+  ASSERT_TRUE(bench_.begin());
+  EXPECT_NE(bench_.list<std::byte>(kSize - 64).host, nullptr);  // beside the finding
+  EXPECT_EQ(bench_.room(kSize, false).size(), kSize);
+  EXPECT_EQ(bench_.counters().grown, 0u);
+  ASSERT_TRUE(bench_.submit());
 }
 
 TEST_F(BenchTest, ADeviceThatRefusesIsAnErrorWithItsNumber) {

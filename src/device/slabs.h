@@ -31,16 +31,19 @@ class Slabs {
     }
     if (at_ == slabs_.size()) {
       const std::size_t last = slabs_.empty() ? 0 : slabs_.back().bytes().size();
-      slabs_.emplace_back(on_, std::max({kSlabLeast, last, wanted}));
+      slabs_.emplace_back(on_, std::max({kSlabLeast, last / 4, wanted}));
       grew = true;
     }
     const auto bytes = slabs_[at_].bytes().subspan(used_, size);
     used_ += wanted;
     return bytes;
   }
-  // Room for so many bytes in one slab at the front, where there is none yet.
+  // One slab of so many bytes, unless the first has as many. Nobody has a piece any more.
   void reserve(std::size_t size) {
-    if (slabs_.empty()) slabs_.emplace_back(on_, std::max(kSlabLeast, size));
+    if (!slabs_.empty() && slabs_.front().bytes().size() >= size) return;
+    slabs_.clear();
+    slabs_.emplace_back(on_, size);
+    reset();
   }
   void reset() { at_ = used_ = 0; }
 

@@ -47,11 +47,17 @@ TEST(Slabs, WhatDoesNotFitIsInASlabOfItsOwn) {
 
 TEST(Slabs, WhatWasReservedIsNotTakenLater) {
   Slabs<SharedMemory> slabs(kHost);
-  slabs.reserve(2 * kSlabLeast);
-  slabs.reserve(9 * kSlabLeast);  // There is one already.
   bool grew = false;
-  EXPECT_EQ(slabs.take(2 * kSlabLeast, grew).size(), 2 * kSlabLeast);
+  for (const std::size_t size : {2 * kSlabLeast, 9 * kSlabLeast, kSlabLeast}) {
+    slabs.reserve(size);  // Less than there is: nothing.
+    EXPECT_EQ(slabs.take(size, grew).size(), size);
+    slabs.reset();
+    EXPECT_FALSE(grew);
+  }
+  EXPECT_EQ(slabs.take(9 * kSlabLeast, grew).size(), 9 * kSlabLeast);
   EXPECT_FALSE(grew);
+  slabs.take(1, grew);
+  EXPECT_TRUE(grew);
 }
 
 }  // namespace

@@ -8,22 +8,25 @@ namespace {
 
 constexpr std::size_t kStage = std::size_t{8} << 20;
 
-// An event, and what waits for all that was copied before it.
+// A stream of its own, and an event behind all that was copied on it. The default stream would wait
+// for work of other libraries, which may wait for a collective that never ends.
 class Transfer {
  public:
   explicit Transfer(const Accelerator& on) : on_(on) {
     on.use();
-    error_ = on.table->make_event(&event_);
+    error_ = on.table->make_stream(&stream_);
+    if (error_ == 0) error_ = on.table->make_event(&event_);
   }
   ~Transfer() {
     if (event_ != nullptr) static_cast<void>(on_.table->free_event(event_));
+    if (stream_ != nullptr) static_cast<void>(on_.table->free_stream(stream_));
   }
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
   void copy(void* to, const void* from, std::size_t size) {
-    if (error_ == 0) error_ = on_.table->copy(to, from, size, nullptr);
-    if (error_ == 0) error_ = on_.table->record(event_, nullptr);
+    if (error_ == 0) error_ = on_.table->copy(to, from, size, stream_);
+    if (error_ == 0) error_ = on_.table->record(event_, stream_);
     if (error_ == 0) error_ = on_.table->synchronize(event_);
   }
   [[nodiscard]] Status status() const {
@@ -32,6 +35,7 @@ class Transfer {
 
  private:
   const Accelerator& on_;
+  Stream stream_ = nullptr;
   Event event_ = nullptr;
   int error_ = 0;
 };

@@ -1,4 +1,7 @@
-// Copies that block, for start-up and between steps: nothing of ours is on its way then.
+// Copies that block, for start-up and between steps.
+//
+// They run on a stream of their own, which waits for no other. So whatever was submitted on other
+// streams and has to do with these bytes is done before: a finished bucket's work is.
 #pragma once
 
 #include <cstddef>

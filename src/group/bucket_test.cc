@@ -217,7 +217,7 @@ TEST(Bucket, AProbeOfALaterStepLooksAtGradientAndResidual) {
       error += probe.error_energy / kProbeTurns;
       energy += probe.exact_energy / kProbeTurns;
     }
-    for (const auto& memory : job.memories) memory->undo_step();
+    for (const auto& memory : job.memories) EXPECT_TRUE(memory->undo_step());
   }
   whole.means = job.means;
   const Truth truth(whole);
@@ -276,9 +276,9 @@ TEST(Bucket, UndoneStepGivesResidualsBack) {
   const std::vector<float> before(span.begin(), span.end());
   workers.run({.step = 2});
   EXPECT_FALSE(std::equal(before.begin(), before.end(), span.begin()));
-  job.memories[1]->undo_step();
+  EXPECT_TRUE(job.memories[1]->undo_step());
   EXPECT_TRUE(std::equal(before.begin(), before.end(), span.begin()));
-  job.memories[1]->undo_step();  // Nothing is in this step: nothing changes.
+  EXPECT_TRUE(job.memories[1]->undo_step());  // Nothing is in this step: nothing changes.
   EXPECT_TRUE(std::equal(before.begin(), before.end(), span.begin()));
 }
 

@@ -305,7 +305,7 @@ TEST(Choices, AWorkerAlonePaysAllAndKeepsWhatIsNotFinite) {
   EXPECT_EQ(std::vector<float>(now.begin(), now.end()), (std::vector<float>{0, 1.0f, 0, 0}));
   memory->pay(1, gradient);
   EXPECT_EQ(gradient[0], 1.5f) << "nothing is owed";
-  memory->undo_step();
+  EXPECT_TRUE(memory->undo_step());
   EXPECT_EQ(std::vector<float>(now.begin(), now.end()), kept);
 }
 

@@ -36,10 +36,11 @@ Driver::Driver(Memory& memory, Carrier& carrier, std::uint32_t window, const Pla
       // A device writes there what the host looks at.
       host_room_(place.on_device() ? Room::shared : Room::host, accelerator_of(place)),
       place_room_(place_kind(place), accelerator_of(place)),
-      plain_room_(Room::host, nullptr) {}
+      plain_host_room_(Room::host, nullptr),
+      plain_place_room_(Room::host, nullptr) {}
 
 Driver::~Driver() {
-  if (running_) carrier_.abandon();
+  if (running_) drop();
   // Kernels may still write to this driver's memory.
   if (place_.on_device()) static_cast<void>(place_.bench->wait());
 }
@@ -73,57 +74,25 @@ Driver::Layout Driver::prepare(std::span<const Load> loads) {
   on_device_ = !loads.empty() && loads.front().bucket->order().on_device;
   const Layout layout = measure(loads);
   if (members_.size() < layout.members) members_.resize(layout.members);
-  host_room_.fit(layout.total.host);
-  place_room().fit(layout.total.place);
+  const bool host_grew = host_room().fit(layout.total.host);
+  const bool place_grew = place_room().fit(layout.total.place);
+  if (on_device_ && (host_grew || place_grew)) ++grown_;
   tally_.reset(memory_);
   loads_.reserve(loads.size());
   return layout;
 }
 
-void Driver::reserve(std::span<const Load> loads) { prepare(loads); }
+void Driver::reserve(std::span<const Load> loads) {
+  const std::uint64_t before = grown_;
+  prepare(loads);
+  grown_ = before;
+}
 
-// Chunks by chunks, as they would join waves; the largest wave counts, and a little more, since
-// buckets end elsewhere.
-Checked<std::size_t> Driver::reserve_waves(std::uint64_t coordinates) {
-  constexpr std::size_t kTableOfChunk = 8 * sizeof(warp::TideChunk) + 64 * sizeof(warp::Sum);
-  on_device_ = true;
-  FlightSize most;
-  FlightSize now;
-  std::uint64_t in_wave = 0;
-  std::size_t table = 0;
-  std::size_t table_most = 0;
-  const auto next_wave = [&] {
-    most = {std::max(most.host, now.host), std::max(most.place, now.place)};
-    table_most = std::max(table_most, table);
-    now = {};
-    in_wave = table = 0;
-  };
-  for (std::size_t i = 0; i < memory_.tensors().size(); ++i) {
-    if (memory_.brings_rows(i)) continue;
-    const std::uint64_t whole = memory_.chunk_count(i);
-    const Tensor& tensor = memory_.tensors()[i];
-    // Lists of blocks: what is sent; with a state also what is sent again, and what comes back.
-    const Plan plan = memory_.codec(memory_.choice(i)).plan(tensor, memory_.options().workers);
-    const std::size_t lists = plan.state_size != 0 ? 3 : 1;
-    for (std::uint64_t at = 0; at < tensor.count(); at += whole) {
-      const auto count = static_cast<std::uint32_t>(std::min(whole, tensor.count() - at));
-      if (in_wave != 0 && in_wave + count > coordinates) next_wave();
-      FlightSize one;
-      one.cover(memory_.codec(memory_.choice(i)),
-                {tensor, at, count, memory_.options().rank, memory_.options().workers},
-                memory_.kind(i), place_);
-      now.host += round_up(one.host, kAlignment);
-      now.place += round_up(one.place, kAlignment);
-      table += kTableOfChunk +
-               lists * sizeof(warp::TideBlock) * (divide_up(count, plan.multiple_of) + 8);
-      in_wave += count;
-    }
-  }
-  next_wave();
-  host_room_.fit(most.host + most.host / 4);
-  place_room_.fit(most.place + most.place / 8);
-  on_device_ = false;
-  return table_most + table_most / 4;
+Status Driver::reserve_waves(const WaveRoom& room) {
+  SLUICE_ASSERT(!running_ && place_.on_device());
+  host_room_.fit(room.host);
+  place_room_.fit(room.place);
+  return place_.bench->reserve(room.table, room.bench, place_.is_shared);
 }
 
 Status Driver::start(std::span<const Load> loads) {
@@ -146,6 +115,7 @@ Status Driver::start(std::span<const Load> loads) {
   slots_ = layout.slots;
   each_ = layout.each;
   used_ = {};
+  device_busy_ = device_done_ = device_alone_ = false;  // The wave before may have been a device's.
   load_next_ = 0;
   index_next_ = loads_.empty() ? 0 : loads_[0].first;
   skip_empty();
@@ -156,7 +126,6 @@ Status Driver::start(std::span<const Load> loads) {
 
 // What is recorded from here on comes after the gradients.
 Status Driver::begin_on_device() {
-  device_busy_ = device_done_ = device_alone_ = false;
   SLUICE_TRY(place_.bench->begin());
   for (const Load& load : loads_) SLUICE_TRY(place_.bench->after(load.bucket->order().ready));
   return ok();
@@ -189,7 +158,7 @@ Status Driver::launch(Member& member) {
   const std::size_t slot = sequence_next_ % in_flight_;
   const std::size_t host = slots_ ? slot * each_.host : used_.host;
   const std::size_t place = slots_ ? slot * each_.place : used_.place;
-  Arena arena(host_room_.bytes().subspan(host), place_room().bytes().subspan(place));
+  Arena arena(host_room().bytes().subspan(host), place_room().bytes().subspan(place));
   member.chunk = bucket.chunk(member.index, tally_);
   member.chunk.place = place_now();
   const Ticket ticket = bucket.ticket(sequence_next_++, member.index, member.chunk);
@@ -273,6 +242,8 @@ Status Driver::await_device(std::chrono::nanoseconds timeout) {
   while (true) {
     SLUICE_TRY_ASSIGN(const bool done, place_.bench->is_done());
     if (done) return ok();
+    // What its stream waits for may never come, such as a gradient behind somebody's collective.
+    if (place_.bench->is_stopped()) return device::kGivenUp;
     const auto took = std::chrono::steady_clock::now() - start;
     if (took > timeout) return Error{Code::timeout, 0, "the device waits for others"};
     if (took > kEager) std::this_thread::sleep_for(kPause);
@@ -336,11 +307,17 @@ Status Driver::finish(std::chrono::nanoseconds timeout, const std::atomic<bool>*
   }
 }
 
+// What is on the device already must not decode: it may wait there for bytes that never come.
+void Driver::drop() {
+  if (place_.on_device()) static_cast<void>(place_.bench->stop());
+  carrier_.abandon();
+}
+
 void Driver::give_up() {
   dead_ = true;
   running_ = false;
   explanation_.clear();
-  carrier_.abandon();
+  drop();
 }
 
 Error Driver::fail(const Error& error, const Ticket& ticket) {
@@ -353,7 +330,7 @@ Error Driver::fail(const Error& error, const Ticket& ticket) {
                   ticket.topic.step, ticket.topic.bucket, ticket.sequence, options.rank,
                   options.workers, memory_.spec_named(ticket.topic.codec), error.what,
                   name_of(error.code), cause.empty() ? "" : ": ", cause);
-  carrier_.abandon();
+  drop();
   return error;
 }
 

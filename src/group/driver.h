@@ -6,7 +6,8 @@
 //
 // A driver belongs to one thread. Drivers of one Memory may run at the same time, with different
 // buckets. After an error, and after give_up(), a driver is dead: it gives Code::unavailable.
-// Chunks that were done keep their effect, the others have none.
+// Chunks that were done keep their effect, the others have none. On a device the bench is stopped
+// for that; a kernel that was decoding just then leaves part of its chunks written.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,7 @@
 #include "group/driver_room.h"
 #include "group/flight.h"
 #include "group/stats.h"
+#include "group/wave_room.h"
 #include "round/carrier.h"
 
 namespace sluice {
@@ -51,9 +53,11 @@ class Driver {
   // Takes the memory for these loads: start() allocates nothing for loads that need no more. May
   // throw bad_alloc.
   void reserve(std::span<const Load> loads);
-  // The same on a device, for waves of all tensors of the memory, in their order or backwards, each
-  // of at most so many coordinates. Gives the bytes of tables that such waves need.
-  Checked<std::size_t> reserve_waves(std::uint64_t coordinates);
+  // The same on a device, with what its bench needs, for all waves that the room is for. Nothing is
+  // in flight.
+  Status reserve_waves(const WaveRoom& room);
+  // How often start() took memory for loads on a device.
+  [[nodiscard]] std::uint64_t grown() const { return grown_; }
   // Sends nothing yet. Buckets stay put until all of it is finished; `loads` is copied.
   // Code::invalid_argument while something is in flight. May throw bad_alloc: then nothing has
   // begun.
@@ -105,9 +109,9 @@ class Driver {
 
   [[nodiscard]] Layout measure(std::span<const Load> loads) const;
   [[nodiscard]] Place place_now() const { return on_device_ ? place_ : Place{}; }
-  [[nodiscard]] DriverRoom& place_room() {
-    return place_.on_device() && !on_device_ ? plain_room_ : place_room_;
-  }
+  [[nodiscard]] bool is_plain() const { return place_.on_device() && !on_device_; }
+  [[nodiscard]] DriverRoom& host_room() { return is_plain() ? plain_host_room_ : host_room_; }
+  [[nodiscard]] DriverRoom& place_room() { return is_plain() ? plain_place_room_ : place_room_; }
   Layout prepare(std::span<const Load> loads);
   [[nodiscard]] bool all_begun() const { return load_next_ == loads_.size(); }
   void skip_empty();
@@ -123,6 +127,7 @@ class Driver {
   Result<bool> flush();
   Status wait(std::chrono::nanoseconds timeout);
   void end();
+  void drop();
   Error fail(const Error& error, const Ticket& ticket);
   [[nodiscard]] Member& member(std::uint64_t sequence) { return members_[sequence % in_flight_]; }
   [[nodiscard]] Ticket oldest() const;
@@ -134,7 +139,9 @@ class Driver {
   std::vector<Member> members_;
   DriverRoom host_room_;
   DriverRoom place_room_;
-  DriverRoom plain_room_;   // instead, for buckets of the host at a driver that has a device
+  DriverRoom plain_host_room_;  // instead, for buckets of the host at a driver that has a device …
+  DriverRoom plain_place_room_;  // … both
+  std::uint64_t grown_ = 0;
   bool on_device_ = false;  // what is in flight
   Tally tally_;
   Stats stats_;

@@ -16,14 +16,16 @@ class DriverRoom {
   // `on` is looked at by the other kinds than host, and outlives this.
   DriverRoom(Kind kind, const device::Accelerator* on) : kind_(kind), on_(on) {}
 
-  // At least so many bytes; what was there is lost where there were fewer. May throw bad_alloc.
-  void fit(std::size_t size) {
-    if (bytes().size() >= size) return;
+  // At least so many bytes; what was there is lost where there were fewer, and the answer is true.
+  // May throw bad_alloc.
+  bool fit(std::size_t size) {
+    if (bytes().size() >= size) return false;
     switch (kind_) {
-      case Kind::host: grow(host_, size); return;
-      case Kind::shared: shared_ = device::SharedMemory(*on_, size); return;
-      case Kind::device: device_ = device::DeviceMemory(*on_, size); return;
+      case Kind::host: grow(host_, size); break;
+      case Kind::shared: shared_ = device::SharedMemory(*on_, size); break;
+      case Kind::device: device_ = device::DeviceMemory(*on_, size); break;
     }
+    return true;
   }
   [[nodiscard]] std::span<std::byte> bytes() {
     switch (kind_) {

@@ -52,6 +52,17 @@ Memory::Memory(Token, const GroupOptions& options, NamedFeedback feedback)
   options_.feedback = feedback_.spec;
 }
 
+void Memory::Offered::note_model() {
+  model_digest = 0;
+  const bool is_new =
+      std::all_of(model.begin(), model.end(), [](std::byte b) { return b == std::byte{0}; });
+  for (std::size_t i = 0; i < model.size() && !is_new; i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, model.data() + i, std::min<std::size_t>(8, model.size() - i));
+    model_digest = mix(model_digest, word);
+  }
+}
+
 Checked<Choice> Memory::offer(std::string_view spec, std::shared_ptr<const Codec> codec) {
   SLUICE_TRY_ASSIGN(const std::string settled, settle_spec(spec, feedback_.kind != nullptr));
   const Choice known = find(settled);
@@ -236,8 +247,9 @@ Verdict Memory::choose(std::span<const std::uint32_t> tensors, Choice choice) {
   }
   move(after, choice);
   for (Choice one = 0; one < codec_count(); ++one) {
-    auto& model = codecs_[one].model;
-    if (budget_moves[one]) std::fill(model.begin(), model.end(), std::byte{0});
+    if (!budget_moves[one]) continue;
+    std::fill(codecs_[one].model.begin(), codecs_[one].model.end(), std::byte{0});
+    codecs_[one].note_model();
   }
   return Nothing{};
 }
@@ -308,7 +320,8 @@ Chunk Memory::chunk(std::uint64_t step, std::size_t tensor, std::uint64_t offset
 }
 
 std::uint64_t Memory::digest(const Chunk& chunk, Choice choice) const {
-  return mix(mix(mix(codecs_[choice].identity ^ moves_, chunk.key), chunk.extent.offset),
+  const Offered& of = codecs_[choice];
+  return mix(mix(mix(of.identity ^ moves_ ^ of.model_digest, chunk.key), chunk.extent.offset),
              chunk.extent.count);
 }
 
@@ -336,7 +349,10 @@ void Memory::end_step() {
   for (Offered& of : codecs_) {
     if (of.tally.empty() && of.model.empty()) continue;
     // The model of a codec that nobody has chosen stays new.
-    if (of.tensor_count != 0) of.codec->end_step(of.tally, of.model);
+    if (of.tensor_count != 0) {
+      of.codec->end_step(of.tally, of.model);
+      of.note_model();
+    }
     for (std::size_t i = 0; i < of.tally.size(); ++i) of.totals[i] += of.tally[i];
   }
   forget_step();
@@ -414,10 +430,10 @@ Verdict Memory::show() {
 }
 
 // What was there before the step becomes what is there.
-void Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count) {
+Status Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count) {
   Stored& stored = held_[tensor].stored;
   if (accelerator() != nullptr && !stored.now.empty()) {
-    static_cast<void>(device::on_device(
+    SLUICE_TRY(device::on_device(
         *accelerator(), stored.there_before.as<std::byte>() + first * sizeof(float),
         stored.there.as<std::byte>() + first * sizeof(float), count * sizeof(float)));
   }
@@ -425,9 +441,10 @@ void Memory::copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t co
     const auto before = std::span(stored.before[i]).subspan(first, count);
     std::copy(before.begin(), before.end(), std::span(stored.now[i]).subspan(first, count).begin());
   }
+  return ok();
 }
 
-void Memory::undo_step() {
+Verdict Memory::undo_step() {
   SLUICE_ASSERT(options_.keep_before);
   for (std::size_t tensor = 0; tensor < held_.size(); ++tensor) {
     Held& held = held_[tensor];
@@ -436,10 +453,12 @@ void Memory::undo_step() {
       if (held.in_step[chunk] == 0) continue;
       const std::uint64_t first = chunk * whole;
       const std::uint64_t count = std::min(whole, tensors_[tensor].count() - first);
-      copy_back(tensor, first, count);
+      const Status back = copy_back(tensor, first, count);
+      if (!back) return Problem{back.error().code, back.error().what};
     }
   }
   forget_step();
+  return Nothing{};
 }
 
 void Memory::pay(std::size_t tensor, std::span<float> gradient) {

@@ -112,8 +112,9 @@ class Memory {
   // Nothing in flight: turns the counts into the models' states.
   void end_step();
   // Instead of end_step(): the step's result is thrown away by the user, so what feedback booked as
-  // sent comes back. Needs options.keep_before.
-  void undo_step();
+  // sent comes back. Needs options.keep_before. Code::io: the device failed, and the step is still
+  // there to be undone.
+  Verdict undo_step();
   // A step of a job of one worker: the gradient becomes what its codec would have been given, as if
   // all of that had been sent. What is not finite enters no memory.
   void pay(std::size_t tensor, std::span<float> gradient);
@@ -172,8 +173,12 @@ class Memory {
     std::uint32_t name = 0;        // of the spec, for those who have another
     std::size_t tensor_count = 0;  // that have chosen it
     std::vector<std::byte> model;
+    std::uint64_t model_digest = 0;  // 0 of a new one
     std::vector<std::uint64_t> tally;
     std::vector<std::uint64_t> totals;
+
+    // After every change of the model, which decides what travels.
+    void note_model();
   };
   // Feedback's memories of a tensor.
   struct Stored {
@@ -205,7 +210,7 @@ class Memory {
   [[nodiscard]] std::vector<Choice> choices() const;
   [[nodiscard]] std::vector<std::byte> new_state(std::size_t tensor, Choice choice) const;
   [[nodiscard]] Stored new_stored(const Tensor& tensor) const;
-  void copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count);
+  Status copy_back(std::size_t tensor, std::uint64_t first, std::uint64_t count);
   Kept kept_there(Kept kept, Held& held, std::uint64_t offset, bool is_first);
 
   // Nothing of a step has been counted or begun.

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "catalog/codecs.h"
+#include "device/device_memory.h"
 
 namespace sluice {
 namespace {
@@ -73,7 +74,7 @@ TEST_F(MemoryOfTwo, UndoRestoresAllMemoriesOfAKind) {
   memory_->end_step();
   encode(2, 0, 2.0f);
   for (const auto memory : memory_->memories(0)) EXPECT_EQ(memory[kCount - 1], 2.0f);
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   for (const auto memory : memory_->memories(0)) {
     EXPECT_EQ(std::vector<float>(memory.begin(), memory.end()), std::vector<float>(kCount, 1.0f));
   }
@@ -113,7 +114,7 @@ TEST_F(MemoryOfTwo, UndoingAStepLeavesTensorsThatAreNotInItAsTheStepBeforeLeftTh
   memory_->end_step();
   encode(2, 1, 20.0f);
   EXPECT_EQ(residual(1), all(20.0f));
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   EXPECT_EQ(residual(0), all(1.0f)) << "it was not in step 2";
   EXPECT_EQ(residual(1), all(10.0f));
 }
@@ -128,19 +129,19 @@ TEST_F(MemoryOfTwo, UndoingAStepBringsBackWhatBeganAsItWasBeforeTheStep) {
     const Kept kept = memory_->kept(0, 0, 256);
     std::fill(kept.memories[0].begin(), kept.memories[0].end(), value);
   }
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   EXPECT_EQ(residual(0), all(2.0f));
 }
 
 TEST_F(MemoryOfTwo, AStepAfterAnUndoneOneIsUndoneByItself) {
   encode(1, 0, 1.0f);
   encode(1, 1, 10.0f);
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   EXPECT_EQ(residual(0), all(0.0f));
   encode(2, 0, 2.0f);
   memory_->end_step();
   encode(3, 1, 30.0f);
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   EXPECT_EQ(residual(0), all(2.0f));
   EXPECT_EQ(residual(1), all(0.0f));
 }
@@ -149,11 +150,11 @@ TEST_F(MemoryOfTwo, AStepAfterAnUndoneOneIsUndoneByItself) {
 TEST_F(MemoryOfTwo, WhatIsLoadedAfterAnUndoneStepIsNotUndone) {
   encode(1, 0, 1.0f);
   encode(1, 1, 10.0f);
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   const auto loaded = memory_->residual(0);
   std::fill(loaded.begin(), loaded.end(), 5.0f);
   encode(1, 1, 20.0f);
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   EXPECT_EQ(residual(0), all(5.0f));
   EXPECT_EQ(residual(1), all(0.0f));
 }
@@ -167,7 +168,7 @@ TEST_F(MemoryOfTwo, WhatAnUndoneStepCountedIsForgotten) {
   ASSERT_EQ(memory_->totals(memory_->choice(0))[0], 2u) << "two chunks";
   encode(2, 0, 1.0f);
   encode(2, 1, 1.0f);
-  memory_->undo_step();
+  EXPECT_TRUE(memory_->undo_step());
   EXPECT_TRUE(std::equal(model.begin(), model.end(), memory_->model(memory_->choice(0)).begin()));
   encode(3, 0, 1.0f);
   memory_->end_step();
@@ -209,6 +210,31 @@ TEST(Memory, AnIdIsTakenOnceHoweverTensorsComeAndIsFreeAgainAfterARefusal) {
   EXPECT_EQ(add({8, 7, 0xa, 0xb}), "") << "what was refused keeps no id";
   EXPECT_EQ(add({6}), "two tensors with id 6; accepted: different ids");
   EXPECT_EQ(memory->tensors().size(), 6u);
+}
+
+// What is kept would differ from what was sent, so nobody may go on as if it did not.
+TEST(MemoryOnADevice, UndoSaysWhatTheDeviceSaysAndMayBeTriedAgain) {
+  static int error = 0;
+  device::Table table = device::emulated();
+  table.copy = [](void* to, const void* from, std::size_t size, device::Stream stream) {
+    return error != 0 ? error : device::emulated().copy(to, from, size, stream);
+  };
+  const device::Accelerator device{&table, 0};
+  const auto memory =
+      std::move(*Memory::make({.feedback = "ef", .keep_before = true, .accelerator = &device}));
+  const std::vector<Tensor> tensors{{1, 1, kCount}};
+  ASSERT_TRUE(memory->add(tensors, offer(*memory, "tide:bits=2")));
+  const Kept kept = memory->kept(0, 0, kCount);
+  std::fill_n(kept.there_before, kCount, 1.0f);  // The host's memory is the device's here.
+  std::fill_n(kept.there, kCount, 2.0f);
+  error = 719;
+  const Verdict refused = memory->undo_step();
+  error = 0;
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::io);
+  EXPECT_EQ(kept.there[kCount - 1], 2.0f);
+  ASSERT_TRUE(memory->undo_step());
+  EXPECT_EQ(kept.there[kCount - 1], 1.0f);
 }
 
 }  // namespace

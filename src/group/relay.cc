@@ -30,29 +30,32 @@ Error Relay::fail(const Runner& one, const Error& error) {
 Result<Relay::Event> Relay::serve(std::chrono::nanoseconds timeout) {
   if (std::exchange(in_turn_, false)) waves_.finish(turn_, {});
   while (events_.empty()) {
-    if (!sending_.empty()) {
-      SLUICE_TRY(tick(timeout));
-      continue;
-    }
-    if (!ending_.empty()) {
-      SLUICE_TRY(collect(true, timeout));
-      continue;
-    }
-    Waves::Wave next;
-    const Waves::Next what = waves_.wait_any(next);
-    if (what == Waves::Next::closed) return Event{{.kind = Track::Event::Kind::closed}};
-    if (what == Waves::Next::failed) return Track::kElsewhere;
-    if (next.is_turn) {
-      turn_ = std::move(next);
-      in_turn_ = true;
-      return Event{{.kind = Track::Event::Kind::turn, .turn = turn_.turn}};
-    }
-    SLUICE_TRY(join(std::move(next), timeout));
-    SLUICE_TRY(step(*sending_.back(), timeout));
+    if (owed_) return *std::exchange(owed_, {});
+    if (const Status went = go_on(timeout); !went) owed_ = went.error();
   }
   Event event = std::move(events_.front());
   events_.pop_front();
   return event;
+}
+
+Status Relay::go_on(std::chrono::nanoseconds timeout) {
+  if (!sending_.empty()) return tick(timeout);
+  if (!ending_.empty()) return collect(true, timeout);
+  Waves::Wave next;
+  const Waves::Next what = waves_.wait_any(next);
+  if (what == Waves::Next::failed) return Track::kElsewhere;
+  if (what == Waves::Next::closed) {
+    events_.push_back({{.kind = Track::Event::Kind::closed}});
+    return ok();
+  }
+  if (next.is_turn) {
+    turn_ = std::move(next);
+    in_turn_ = true;
+    events_.push_back({{.kind = Track::Event::Kind::turn, .turn = turn_.turn}});
+    return ok();
+  }
+  SLUICE_TRY(join(std::move(next), timeout));
+  return step(*sending_.back(), timeout);
 }
 
 namespace {

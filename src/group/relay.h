@@ -54,8 +54,11 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   // Blocks until there is something to tell. Each collective has that much time. A turn is over
-  // when this is called again; nothing is in flight in a turn.
+  // when this is called again; nothing is in flight in a turn. Buckets that were finished before an
+  // error are told before it.
   Result<Event> serve(std::chrono::nanoseconds timeout);
+  // Whether there was an error that serve() has still to give.
+  [[nodiscard]] bool owes_error() const { return owed_.has_value(); }
   // After an error: the end whose driver failed.
   [[nodiscard]] std::size_t failed() const { return failed_; }
 
@@ -81,6 +84,8 @@ class Relay {
   // Whose turn it is. Ends take turns, so that a wave has the same one on all ranks: numbers of its
   // exchanges are the end's.
   [[nodiscard]] Runner& next_runner() const { return *runners_[joined_ % runners_.size()]; }
+  // Something that is to do; blocks.
+  Status go_on(std::chrono::nanoseconds timeout);
   Status tick(std::chrono::nanoseconds timeout);
   // Starts a wave; nothing is sent and nobody waits.
   Status join(Waves::Wave wave, std::chrono::nanoseconds timeout);
@@ -97,6 +102,7 @@ class Relay {
   std::deque<Runner*> sending_;  // the oldest first: the same on all ranks
   std::deque<Runner*> ending_;   // nothing more to send; the oldest first
   std::deque<Event> events_;
+  std::optional<Error> owed_;
   bool in_turn_ = false;
   Waves::Wave turn_;
   std::size_t failed_ = 0;

@@ -110,8 +110,8 @@ class Job {
       ports_.emplace_back(0u, kWorkers, echoes_.emplace_back());
       ports_.back().use_device(benches_.back());
       drivers_.emplace_back(*memory_, ports_.back(), 0, Place{&benches_.back(), false});
-      const auto tables = drivers_.back().reserve_waves(kWave);
-      if (!tables || !benches_.back().reserve(*tables, kWave + kWave / 2)) std::abort();
+      const WaveRoom room = wave_room(*memory_, kWave, {&benches_.back(), false});
+      if (!drivers_.back().reserve_waves(room)) std::abort();
       ends.push_back({&drivers_.back(), &ports_.back()});
     }
     relay_ = std::make_unique<Relay>(*waves_, ends);

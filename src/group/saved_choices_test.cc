@@ -197,6 +197,24 @@ std::unique_ptr<Memory> small_memory() {
   return memory;
 }
 
+// What a codec has learnt decides what travels: ranks that differ there must not go on.
+TEST(SavedChoices, AStateThatNotAllHaveLoadedChangesDigests) {
+  const Bytes saved = small_memory()->save();
+  const auto digest = [&](bool loads) {
+    const auto memory = small_memory();
+    std::fill(memory->model(1).begin(), memory->model(1).end(), std::byte{0});
+    if (loads) {
+      EXPECT_TRUE(memory->load(saved).has_value());
+    }
+    Tally tally;
+    tally.reset(*memory);
+    std::vector<float> values(2);
+    return memory->digest(memory->chunk(1, 1, 0, values, values, tally), memory->choice(1));
+  };
+  EXPECT_EQ(digest(true), digest(true));
+  EXPECT_NE(digest(true), digest(false));
+}
+
 TEST(SavedChoices, DamagedBytesAreRefusedAndChangeNothing) {
   const auto memory = small_memory();
   const Bytes good = memory->save();

@@ -100,6 +100,7 @@ class SavedState {
       } else if (!how_.grows) {
         fill({}, model);
       }
+      memory_.codecs_[choice].note_model();
     }
     if (!how_.grows) memory_.forget_step();
   }

@@ -147,12 +147,15 @@ void Waves::define(Wave& wave) {
 }
 
 // From the next chunk on: all that every rank is known to have, up to a turn and within the bound.
+// Of a device or of the host, as the first bucket is: a driver runs one kind at a time.
 void Waves::define_loads(Wave& wave) {
   const std::uint64_t limit = options_.agreed ? std::max(agreed_, at_ + 1) : at_ + 1;
   SLUICE_ASSERT(limit <= end());
   std::uint64_t& coordinates = wave.coordinates;
+  const bool on_device = unit(at_).bucket->order().on_device;
   while (at_ < limit && unit(at_).bucket != nullptr) {
     Unit& one = unit(at_);
+    if (one.bucket->order().on_device != on_device) return;
     Load load{.bucket = one.bucket.get(), .first = chunk_at_, .last = chunk_at_};
     while (load.last < one.bucket->count()) {
       const std::uint64_t more = one.bucket->coordinates(load.last);

@@ -8,12 +8,13 @@
 //           … its messages say 5, 4, 6: everybody has buckets 0 to 3 …
 //   wave 1  {buckets 1 2 3}   on the next track, while wave 0 is still on its way
 //
-// A wave is bounded in coordinates: a large bucket is several waves. Wave w runs on track w modulo
-// the number of tracks. A wave settles the next one with its first collective that is not small. So
-// the next one encodes while this one is on its way. A small wave, of less than half the bound, is
-// over soon: it settles the next one at its end, and the next one is larger for it. It does not
-// wait where everybody has the rest of the step, since that cannot grow. A *turn* is a place in the
-// order for collectives of the caller's own. It is a wave by itself.
+// A wave is bounded in coordinates: a large bucket is several waves. Buckets on a device and those
+// of the host are in different waves. Wave w runs on track w modulo the number of tracks. A wave
+// settles the next one with its first collective that is not small. So the next one encodes while
+// this one is on its way. A small wave, of less than half the bound, is over soon: it settles the
+// next one at its end, and the next one is larger for it. It does not wait where everybody has the
+// rest of the step, since that cannot grow. A *turn* is a place in the order for collectives of the
+// caller's own. It is a wave by itself.
 //
 // Carriers whose workers need not agree (aggregators) have waves too: the next bucket, or as much
 // of it as a wave holds. The one after it is settled at once.

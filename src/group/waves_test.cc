@@ -8,6 +8,7 @@
 #include <random>
 
 #include "carrier/fused_port.h"
+#include "device/device_memory.h"
 #include "group/track.h"
 #include "group/workers_test.h"
 #include "tests/support/hall.h"
@@ -363,6 +364,40 @@ TEST_F(Unagreed, EveryLaneGetsItsShareAtOnce) {
   EXPECT_EQ(take(1), "0[2-3)");
   EXPECT_EQ(take(1), "-");
   EXPECT_EQ(take(0), "1[0-1)");
+}
+
+// A driver runs one kind at a time.
+TEST(Waves, OfADeviceAndOfTheHostDoNotMix) {
+  const device::Accelerator device{&device::emulated(), 0};
+  Workers4 workers("f32", kShapes, {.accelerator = &device}, 1);
+  Memory& memory = *workers.memories[0];
+  const std::vector<Tensor> rows{{90, 8, 2}, {91, 8, 2}};
+  ASSERT_TRUE(memory.add_rows(rows, offered(memory, "f32")));
+  const auto first_of_rows = static_cast<std::uint32_t>(workers.tensors.size());
+  Waves waves(memory, {.tracks = 2});
+  std::vector<float> few(4);
+  const auto put = [&](std::size_t tensor) {
+    ASSERT_TRUE(waves.put({.on_device = true}, workers.entries(0, tensor, tensor + 1)));
+  };
+  const auto put_rows = [&](std::uint32_t which) {
+    const BucketEntry entry{first_of_rows + which, few, few};
+    ASSERT_TRUE(waves.put({}, {&entry, 1}));
+  };
+  put(0);
+  put(1);
+  put_rows(0);
+  put_rows(1);
+  put(2);
+  waves.agree(waves.ready());
+  std::vector<std::size_t> buckets;
+  Waves::Wave wave;
+  while (waves.take_agreed(wave)) {
+    buckets.push_back(wave.loads.size());
+    for (const Load& load : wave.loads) {
+      EXPECT_EQ(load.bucket->order().on_device, wave.loads[0].bucket->order().on_device);
+    }
+  }
+  EXPECT_EQ(buckets, (std::vector<std::size_t>{2, 2, 1}));
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "tests/support/device_job.h"
 #include "tests/support/every_spec.h"
 #include "tests/support/pairwise.h"
-#include "tests/support/subject.h"
 
 namespace sluice::support {
 namespace {
@@ -129,6 +128,25 @@ TEST_P(Device, CostsFewLaunchesHoweverManyChunksThereAre) {
   DeviceJob job(on_, *codec_, inputs, {}, Wire::carried, floats::Format::f32);
   ASSERT_EQ(job.run(0), "");
   EXPECT_LE(job.bench(0).counters().launches_most, 12u);
+}
+
+// Of every codec of the catalogue that says it has kernels, with all its options.
+TEST(DeviceCatalogue, EverySpecGivesTheBytesOfTheHost) {
+  const device::Accelerator on{&device::emulated(), 0};
+  std::size_t codecs = 0;
+  for (const Info& info : kCodecs) {
+    for (const std::string& spec : specs_of(info)) {
+      const auto made = make_codec(spec);
+      if (!made || !made->codec->traits(3).on_device) continue;
+      codecs += spec == info.name ? 1 : 0;
+      const bool keeps = made->codec->traits(3).takes_feedback();
+      const Scenario scenario{.count = 1024 + 131, .feedback = keeps ? "ef" : "none", .steps = 2};
+      for (const Wire wire : {Wire::shared, Wire::carried}) {
+        EXPECT_EQ(compare_with_host(on, *made->codec, scenario, {}, wire), "") << spec;
+      }
+    }
+  }
+  EXPECT_GE(codecs, 4u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Device, ::testing::ValuesIn(params()), name_of_device_param);

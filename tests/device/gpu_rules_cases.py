@@ -268,9 +268,17 @@ def what_has_no_kernels_goes_through_the_host(rank, size):
 
 @case(sizes=(2,))
 def memory_is_taken_at_the_start(rank, size):
+    """Waves are full: a chunk is one, and no wave can have more than 8 bits."""
     gpu_kit.prepare(rank)
+    full = {"feedback": "ef", "min_size": 0, "wave": 1 << 14}
     for way in gpu_kit.WAYS:
-        ddp, handle = gpu_kit.attached(way, kit.net(), **gpu_kit.EF)
-        gpu_kit.train(ddp, rank, 3)
-        counts = handle.stats()["device"]
-        assert counts["waves"] > 0 and counts["grown"] == 0, (way, counts)
+        for codec in ("tide:bits=8", "tide:bits=8,scales=previous"):
+            ddp, handle = gpu_kit.attached(way, kit.net().bfloat16(), codec=codec, **full)
+            optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+            for step in range(3):
+                inputs, wanted = (one.cuda().bfloat16() for one in kit.batch(rank, step))
+                optimizer.zero_grad(set_to_none=True)
+                torch.nn.functional.mse_loss(ddp(inputs), wanted).backward()
+                optimizer.step()
+            counts = handle.stats()["device"]
+            assert counts["waves"] > 0 and counts["grown"] == 0, (way, codec, counts)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "base/assert.h"
@@ -79,23 +81,31 @@ std::unique_ptr<DeviceJob::End> DeviceJob::make_end(std::uint32_t rank, const Co
   Carrier& carrier = is_shared ? world_->port(rank) : *end->port;
   end->driver = std::make_unique<Driver>(*end->memory, carrier, is_shared ? kScenarioWindow : 0,
                                          Place{end->bench.get(), is_shared});
+  end->skew = rank % 4 * floats::size_of(format_);
   for (const Tensor& tensor : inputs_.tensors) {
-    const std::size_t size = tensor.count() * floats::size_of(format_);
+    const std::size_t size = end->skew + tensor.count() * floats::size_of(format_);
     end->gradients.emplace_back(on_, size);
     end->means.emplace_back(on_, way_.in_place ? 0 : size);
   }
   return end;
 }
 
+std::byte* DeviceJob::gradient_of(const End& end, std::size_t tensor) const {
+  return end.gradients[tensor].as<std::byte>() + end.skew;
+}
+std::byte* DeviceJob::mean_of(const End& end, std::size_t tensor) const {
+  return way_.in_place ? gradient_of(end, tensor) : end.means[tensor].as<std::byte>() + end.skew;
+}
+
 void DeviceJob::fill(std::uint32_t rank) {
   End& end = *ends_[rank];
   for (std::size_t tensor = 0; tensor < tensor_count(); ++tensor) {
     const auto bytes = narrowed(format_, inputs_.gradients[tensor][rank]);
-    SLUICE_ASSERT(device::to_device(on_, bytes, end.gradients[tensor].as<std::byte>()));
+    SLUICE_ASSERT(device::to_device(on_, bytes, gradient_of(end, tensor)));
     if (way_.in_place) continue;
     const std::vector<float> nothing(inputs_.tensors[tensor].count(), unwritten(rank));
     const auto unwritten_bytes = narrowed(format_, nothing);
-    SLUICE_ASSERT(device::to_device(on_, unwritten_bytes, end.means[tensor].as<std::byte>()));
+    SLUICE_ASSERT(device::to_device(on_, unwritten_bytes, mean_of(end, tensor)));
   }
 }
 
@@ -106,8 +116,9 @@ std::string DeviceJob::run(std::uint64_t step) {
     std::vector<BucketEntry> entries;
     for (std::uint32_t i = 0; i < tensor_count(); ++i) {
       const auto count = static_cast<std::size_t>(inputs_.tensors[i].count());
-      float* const gradient = end.gradients[i].as<float>();
-      float* const mean = way_.in_place ? gradient : end.means[i].as<float>();
+      // Elements of the format, whatever the type says.
+      float* const gradient = reinterpret_cast<float*>(gradient_of(end, i));
+      float* const mean = reinterpret_cast<float*>(mean_of(end, i));
       entries.push_back({i, {gradient, count}, {mean, count}});
     }
     const Verdict loaded =
@@ -129,9 +140,8 @@ std::string DeviceJob::run(std::uint64_t step) {
 }
 
 std::vector<float> DeviceJob::mean(std::size_t tensor, std::uint32_t rank) const {
-  const auto& all = way_.in_place ? ends_[rank]->gradients : ends_[rank]->means;
   std::vector<std::byte> bytes(inputs_.tensors[tensor].count() * floats::size_of(format_));
-  SLUICE_ASSERT(device::to_host(on_, all[tensor].as<std::byte>(), bytes));
+  SLUICE_ASSERT(device::to_host(on_, mean_of(*ends_[rank], tensor), bytes));
   return widened(format_, bytes);
 }
 
@@ -170,6 +180,7 @@ std::string compare_with_host(const device::Accelerator& on, const Codec& codec,
   for (std::uint32_t step = 0; step < scenario.steps; ++step) {
     if (const Verdict ran = host.run(step); !ran) return "host: " + ran.error().message;
     if (const std::string wrong = job.run(step); !wrong.empty()) return "device: " + wrong;
+    std::vector<std::uint64_t> infinite(job.workers());
     for (std::size_t tensor = 0; tensor < job.tensor_count(); ++tensor) {
       for (std::uint32_t rank = 0; rank < job.workers(); ++rank) {
         std::vector<float> mean(host.mean(tensor, rank).begin(), host.mean(tensor, rank).end());
@@ -180,12 +191,19 @@ std::string compare_with_host(const device::Accelerator& on, const Codec& codec,
           if (!residual.empty()) keep_lost(mean, rounded, residual);
           mean = rounded;
         }
+        infinite[rank] += static_cast<std::uint64_t>(std::count_if(
+            mean.begin(), mean.end(), [](float value) { return !std::isfinite(value); }));
         std::string means = differ("mean", step, tensor, rank, job.mean(tensor, rank), mean);
         if (!means.empty()) return means;
         std::string kept = differ("residual", step, tensor, rank, job.residual(tensor, rank),
                                   host.group(rank).residual(tensor));
         if (!kept.empty()) return kept;
       }
+    }
+    for (std::uint32_t rank = 0; rank < job.workers(); ++rank) {
+      if (job.infinite(rank) == infinite[rank]) continue;
+      return fmt::format("step {}, rank {}: {} Inf or NaN counted on the device, {} on the host",
+                         step, rank, job.infinite(rank), infinite[rank]);
     }
   }
   return "";

@@ -52,10 +52,13 @@ class DeviceJob {
     std::unique_ptr<Driver> driver;
     std::vector<device::DeviceMemory> gradients;  // by tensor
     std::vector<device::DeviceMemory> means;
+    std::size_t skew = 0;  // bytes, of both: tensors of a model begin at any element
   };
 
   std::unique_ptr<End> make_end(std::uint32_t rank, const Codec& codec);
   void fill(std::uint32_t rank);
+  [[nodiscard]] std::byte* gradient_of(const End& end, std::size_t tensor) const;
+  [[nodiscard]] std::byte* mean_of(const End& end, std::size_t tensor) const;
 
   const device::Accelerator& on_;
   const Inputs& inputs_;

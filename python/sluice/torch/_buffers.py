@@ -24,16 +24,22 @@ class Buffer:
             self._grow(size + size // 4)
         return self._bytes[:size]
 
-    def reserve(self, size: int) -> int:
-        """The address of so many bytes."""
-        if self._bytes.numel() < size:
+    def reserve(self, size: int, is_ahead: bool = False) -> int:
+        """The address of so many bytes; ahead of time it grows to exactly as many."""
+        if is_ahead:
+            self.make_room(size)
+        elif self._bytes.numel() < size:
             self.fit(size)
         return self._bytes.data_ptr()
 
     def make_room(self, size: int) -> None:
-        """Exactly so many, ahead of time."""
         if self._bytes.numel() < size:
             self._grow(size)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it has taken."""
+        return self._bytes.numel()
 
     def _grow(self, size: int) -> None:
         self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)

@@ -19,7 +19,6 @@ from sluice.torch import _native
 from sluice.torch._buffers import Buffer, Reader
 from sluice.torch._errors import SluiceError
 from sluice.torch._groups import backend_of
-from sluice.torch._placement import SPARE
 from sluice.torch._ranks import Ranks
 
 NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
@@ -27,7 +26,6 @@ NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
 AT_ONCE = datetime.timedelta(milliseconds=1)
 END = 1 << 20  # Tags of messages between two ranks are below it, of those that never come above.
 TRACKS_MAX = 16
-HOST_ROOM = 1 << 20  # bytes, for what goes through the host beside a device
 BUFFERS = _native.GATHERED + 1 + _native.ON_DEVICE
 
 
@@ -48,7 +46,8 @@ class Collectives:
         self._ranks, self._group, self._position = ranks, group, position
         # What does it, without the way there through torch's dispatcher.
         self._backend = backend_of(group, ranks.device)
-        self._buffers = self._make_buffers()
+        self._buffers = self._share(self._make_buffers())
+        self._is_ahead = False  # within ahead()
         self._reader = Reader() if ranks.place.is_cuda else None
         self._works: list[Any] = []  # of the collective in hand
         self._swaps = 0  # of messages, so far
@@ -63,15 +62,31 @@ class Collectives:
     def _make_buffers(self) -> list[Buffer]:
         return [Buffer(self._ranks.place.is_cuda) for _ in range(BUFFERS)]
 
-    def make_room(self, up: int, down: int) -> None:
-        """For waves of so many bytes each way, while nothing is on its way: later, memory is taken
-        at the cost of whoever computes."""
-        where = _native.ON_DEVICE if self._ranks.place.carries else 0
-        for buffer, size in ((_native.SEND, up), (_native.RECEIVED, up), (_native.GATHERED, down),
-                             (_native.ANSWER, down // self._ranks.size + SPARE)):
-            self._buffers[where + buffer].make_room(size)
-        for buffer in range(where):
-            self._buffers[buffer].make_room(HOST_ROOM)
+    def _share(self, buffers: list[Buffer]) -> list[Buffer]:
+        """What came is not looked at any more when sums are gathered, nor what was sent when the
+        answer is made; the library says so for tracks of a device alone."""
+        place = self._ranks.place
+        if place.on_device:
+            buffers[_native.GATHERED] = buffers[_native.RECEIVED]
+        if place.carries:
+            for one, other in ((_native.GATHERED, _native.RECEIVED),
+                               (_native.ANSWER, _native.SEND)):
+                buffers[_native.ON_DEVICE + one] = buffers[_native.ON_DEVICE + other]
+        return buffers
+
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Within, buffers are made as large as waves need, while nothing is on its way."""
+        self._is_ahead = True
+        try:
+            yield
+        finally:
+            self._is_ahead = False
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of all buffers."""
+        return sum(buffer.size for buffer in set(self._buffers))
 
     def give_up(self) -> None:
         """From another thread, when a rank has gone. Over Gloo, who waits for it hears of it."""
@@ -119,7 +134,7 @@ class Collectives:
     def _reserve(self, _: Any, buffer: int, size: int) -> int | None:
         try:
             with self._active():
-                return self._buffers[buffer].reserve(size)
+                return self._buffers[buffer].reserve(size, self._is_ahead)
         except BaseException as error:
             return self._failed(error) and None
 

@@ -143,6 +143,7 @@ _SIGNATURES = {
     "sluice_port_over": (c.c_int, [_HANDLE, c.POINTER(Callbacks), c.c_double, _OUT]),
     "sluice_port_over_device": (c.c_int, [_HANDLE, c.POINTER(Callbacks), c.c_void_p, c.c_uint32,
                                           c.c_uint64, c.c_double, _OUT]),
+    "sluice_port_reserve": (c.c_int, [_HANDLE]),
     "sluice_port_stop": (c.c_int, [_HANDLE]),
     "sluice_port_device_counts": (c.c_int, [_HANDLE, c.POINTER(DeviceCounts)]),
     "sluice_port_free": (None, [_HANDLE]),
@@ -399,6 +400,10 @@ class Port:
         check(lib().sluice_port_over_device(memory._handle, c.byref(callbacks), stream,
                                             int(carries), wave, timeout, c.byref(handle)))
         return cls(memory, handle)
+
+    def reserve(self) -> None:
+        """Between steps, over a device: memory for waves as they are by now."""
+        check(lib().sluice_port_reserve(self._handle))
 
     def stop(self) -> None:
         """From any thread: the device decodes nothing any more. For good."""

@@ -36,11 +36,6 @@ class NcclCollectives(Collectives):
         return [TwinBuffer(device) if number < _native.ON_DEVICE else DeviceBuffer(device)
                 for number in range(BUFFERS)]
 
-    def make_room(self, up: int, down: int) -> None:
-        """Memory is the stream's from the start: others may still use what they gave back."""
-        with active(self._stream):
-            super().make_room(up, down)
-
     def give_up(self) -> None:
         """The device would wait for the rank for ever."""
         self._ranks.abort(self._group)
@@ -56,6 +51,7 @@ class NcclCollectives(Collectives):
     # --- for the library ---
 
     def _active(self) -> ContextManager[Any]:
+        """Memory is the stream's from the start: others may still use what they gave back."""
         return active(self._stream)
 
     # --- one collective ---

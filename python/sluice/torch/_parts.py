@@ -37,10 +37,10 @@ class Parts:
             self._servers.append(Server(served, self._queue, ranks, self.steps))
         return self._queue
 
-    def make_room(self, up: int, down: int) -> None:
-        """For waves of so many bytes each way, while nothing is on its way."""
+    def make_room(self) -> None:
+        """For waves on a device as they are by now, while nothing is on its way."""
         for track in self.tracks:
-            track.collectives.make_room(up, down)
+            track.make_room()
 
     def give_up(self, ranks: Ranks) -> None:
         """When a rank has gone: nobody waits for it on a device, nor for what cannot end without

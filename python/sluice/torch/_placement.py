@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 from typing import Any, ContextManager, Iterable, Sequence
 
@@ -22,12 +21,7 @@ from sluice.torch._settings import Settings
 
 CPU = torch.device("cpu")
 HOST_WAVE, DEVICE_WAVE = 1 << 21, 1 << 23  # elements
-DEVICE_CHUNK = 1 << 20  # elements of a tensor on a device that travel together, whatever the wave
 HOST_TRACKS, NCCL_TRACKS = 2, 6
-WIDTHS = {"f32": 4.0, "bf16": 2.0, "fp16": 2.0}  # bytes of an element, of a sum too
-TIDE_BITS = 4.0  # unless its SPEC says otherwise
-UNEVEN = 1.4  # tide: a wave may have so many times the bits of the mean before its buffers grow
-SPARE = 1 << 16  # bytes for the headers of messages
 
 # For tests without a GPU: libsluice.so takes the host for a device, and so do we. Gradients on the
 # CPU are then on a device, whose streams are nothing, and Gloo stands for NCCL where that would be
@@ -159,32 +153,3 @@ def _try(settings: Settings, codecs: Sequence[_native.Codec], size: int,
     memory = _native.Memory(0, size, settings.seed, settings.feedback, device)
     for number, codec in enumerate(codecs):
         memory.add(codec, [_native.TensorInfo(number, 64, 64)])
-
-
-def widths_of(spec: str, size: int, feedback: bool) -> tuple[float, float]:
-    """Bytes of an element of that SPEC that a rank sends, and that come back of it."""
-    name, _, options = spec.partition(":")
-    if name in WIDTHS:
-        return WIDTHS[name], WIDTHS[name]
-    given = dict(option.split("=", 1) for option in options.split(",") if option)
-    bits = float(given.get("bits", TIDE_BITS))
-    # Whole sums, which feedback needs, have a bit for every doubling of ranks. A device sends whole
-    # ones where the host narrows them.
-    is_whole = feedback or given.get("down") in ("full", "narrow")
-    more = math.ceil(math.log2(size)) if is_whole else \
-        int(given["extra"]) if given.get("extra", "auto") != "auto" else \
-        max(1, int(math.log2(size) / 2))
-    return UNEVEN * bits / 8, UNEVEN * (bits + more) / 8
-
-
-def wave_bytes(tensors: Iterable[tuple[str, int]], wave: int, size: int,
-               feedback: bool) -> tuple[int, int]:
-    """The most bytes that a wave of tensors, each a SPEC and a number of elements, has each way."""
-    total, left = [0.0, 0.0], wave
-    widths = ((widths_of(spec, size, feedback), count) for spec, count in tensors)
-    for width, count in sorted(widths, reverse=True):
-        for way in range(2):
-            total[way] += width[way] * min(count, left)
-        left -= min(count, left)
-    up, down = (int(one * 17 / 16) + SPARE for one in total)
-    return up, down

@@ -190,16 +190,6 @@ class State:
     def _make_tracks(self) -> None:
         for i in range(self.place.tracks):
             self.tracks.append(Track(i, self.ranks, self.steps, self.memory, self._parts.stream))
-        self._make_room()
-
-    def _make_room(self) -> None:
-        """For waves on a device, between steps."""
-        if self.place.on_device and self.tracks:
-            wave = max(self.place.wave, _placement.DEVICE_CHUNK)
-            known = self.tensors.sizes() or \
-                [(codec.spec, wave) for codec in self._choices.codecs()]
-            self._parts.make_room(*_placement.wave_bytes(
-                known, wave, self.ranks.size, self.settings.feedback != "none"))
 
     def _give_back(self) -> None:
         """After a start that failed."""
@@ -232,14 +222,14 @@ class State:
         if not self._started:
             self.start(bucket=bucket.buffer())
         parameters = bucket.parameters()
+        self._check_backward()  # first: what this program does wrong, and not who has left for it
         self._check(bucket)
-        self._check_backward()
         if not self.tensors.knows(parameters):
             self._learn(bucket, parameters)
         ids = set(map(id, parameters))
         self._end_untold_step(ids)
-        if not self._seen:
-            self.tensors.begin_step(self.step)
+        if not self._seen and self.tensors.begin_step(self.step):
+            self._parts.make_room()
         work = self._make_work(bucket, parameters)
         future = work.future
         self._seen |= ids
@@ -345,6 +335,7 @@ class State:
         self._parts.await_rest()
         first = len(self.tensors.names)
         self.tensors.add_unnamed(parameters, bucket.buffer().is_sparse)
+        self._parts.make_room()
         if self._saved is not None:
             _checkpoint.restore_tensors(self, self._saved, first)
 
@@ -370,7 +361,7 @@ class State:
                       "said": f"{pattern}={codec} before step {self.step}"}})
         self.tensors.choose(names, chosen)
         self._choices.prefer(pattern, chosen)
-        self._make_room()
+        self._parts.make_room()
 
     def stats(self) -> dict[str, Any]:
         """What happened so far on this rank: bytes, seconds by phase, the error as measured."""

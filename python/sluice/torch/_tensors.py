@@ -72,12 +72,6 @@ class Tensors:
         return [_info(name, parameter, name in self.sparse)
                 for name, parameter in self._kept.values()]
 
-    def sizes(self) -> list[tuple[str, int]]:
-        """SPEC and elements of every tensor but the sparse ones, in the coming step."""
-        infos = self.infos()
-        return [(self._memory.spec(index), infos[index].rows * infos[index].cols)
-                for index in self.dense.values()]
-
     def specs(self) -> dict[str, int]:
         """How many tensors have each codec in the coming step."""
         return dict(collections.Counter(map(self._memory.spec, range(len(self.names)))))
@@ -135,12 +129,14 @@ class Tensors:
         small = parameter.dim() < 2 or float_count(parameter) < self._settings.min_size
         return bool(matched) or small or parameter.numel() == 0
 
-    def begin_step(self, step: int) -> None:
-        """Between steps: those before start_step are exact."""
+    def begin_step(self, step: int) -> bool:
+        """Between steps: those before start_step are exact. Whether codecs have changed."""
         is_exact = step < self._settings.start_step
-        if is_exact != self._is_exact:
-            self._is_exact = is_exact
-            self._apply(self.compressed)
+        if is_exact == self._is_exact:
+            return False
+        self._is_exact = is_exact
+        self._apply(self.compressed)
+        return True
 
     def choose(self, names: Iterable[str], codec: _native.Codec) -> None:
         """Between steps; the codec may refuse them, and then nothing has changed."""

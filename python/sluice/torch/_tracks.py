@@ -48,9 +48,10 @@ class Track:
     def _make_port(self, memory: _native.Memory) -> _native.Port:
         place, timeout = self.ranks.place, self.ranks.timeout
         if self.aggregators is None and place.on_device:
-            return _native.Port.over_device(memory, self.collectives.callbacks,
-                                            self.stream.cuda_stream if self.stream else 0,
-                                            place.carries, place.wave, timeout)
+            with self.collectives.ahead():
+                return _native.Port.over_device(memory, self.collectives.callbacks,
+                                                self.stream.cuda_stream if self.stream else 0,
+                                                place.carries, place.wave, timeout)
         if self.aggregators is None:
             return _native.Port.over(memory, self.collectives.callbacks, timeout)
         try:
@@ -59,6 +60,12 @@ class Track:
         except (SluiceError, ValueError, MemoryError) as error:
             raise self.ranks.failed("attach, joining the aggregators", error,
                                     self.ranks.drop_all) from None
+
+    def make_room(self) -> None:
+        """Of a device, between steps: for waves of the tensors and codecs that there are by now."""
+        if self.ranks.place.on_device:
+            with self.collectives.ahead():
+                self.port.reserve()
 
     @property
     def position(self) -> str:

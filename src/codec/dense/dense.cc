@@ -3,8 +3,10 @@
 #include <array>
 #include <bit>
 
+#include "base/bytes.h"
 #include "codec/dense/dense_device.h"
 #include "codec/input.h"
+#include "kernels/warp/items.h"
 
 namespace sluice::dense {
 namespace {
@@ -123,6 +125,15 @@ class DenseCodec final : public Codec {
     if (!chunk.place.on_device()) return arena.make<DenseExchange>(chunk, made, op_);
     return arena.make<DenseDeviceExchange>(chunk, made.round, made.up,
                                            scale_for(op_, chunk.extent.workers));
+  }
+  [[nodiscard]] DeviceNeeds device_needs(const Extent& extent, bool /*keeps*/) const override {
+    DeviceNeeds needs;
+    needs.up = needs.down = floats::size_of(float_format(op_)) * extent.count;
+    const std::size_t tiles = divide_up(extent.count, warp::kDenseTile) +
+                              divide_up(extent.count, warp::kSumUnit * warp::kSumTile);
+    needs.table = 2 * sizeof(warp::Dense) + 2 * tiles * sizeof(warp::Tile);
+    needs.rounds = 1;
+    return needs;
   }
 
  private:

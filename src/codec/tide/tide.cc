@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "codec/tide/tide_exchange.h"
+#include "codec/tide/tide_needs.h"
 
 namespace sluice::tide {
 namespace {
@@ -74,6 +75,10 @@ class TideCodec final : public Codec {
 
   Exchange* begin(const Chunk& chunk, Arena& arena) const override {
     return arena.make<TideExchange>(chunk, arena, settings_);
+  }
+
+  [[nodiscard]] DeviceNeeds device_needs(const Extent& extent, bool keeps) const override {
+    return tide::device_needs(settings_, extent, keeps);
   }
 
   void end_step(std::span<const std::uint64_t> tally, std::span<std::byte> model) const override {

@@ -1,10 +1,13 @@
 // scales=previous: codes go with the scales of the step before, in one step with the new ones.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <limits>
 
 #include "base/bytes.h"
 #include "codec/tide/tide_rounds_test.h"
+#include "kernels/level.h"
 
 namespace sluice::tide {
 namespace {
@@ -220,6 +223,34 @@ TEST(TidePrevious, NanIsSentAgainExactlyAndComingBackFromItToo) {
   EXPECT_EQ(lanes_of(back[0], Op::lane_sum), kCount - kBlock);
   const auto agreed = codes_of(back[0][0].down, test.layout);
   test.expect_block(test.gradients, 5, agreed[5], back[1][0].what.bits);
+}
+
+// What arithmetic makes of Inf and NaN is not the same on all processors: codes of zeros are.
+TEST(TidePrevious, InfAndNanSendTheCodesOfZerosAtEveryLevel) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<std::array<float, 2>> wild{
+      {std::bit_cast<float>(0x7fc12345u), 1.0f},  // a payload
+      {std::bit_cast<float>(0xff800001u), 1.0f},  // one that signals
+      {infinity, 1.0f},
+      {infinity, -infinity},
+      {-infinity, std::bit_cast<float>(0x7f812345u)}};
+  const auto ups = [](const std::array<float, 2>& pair) {
+    SecondStep test(2);
+    auto inputs = test.gradients;
+    std::fill_n(inputs[1].begin() + 5 * kBlock, kBlock, 0.0f);
+    inputs[1][5 * kBlock + 7] = pair[0];
+    inputs[1][5 * kBlock + 12] = pair[1];
+    std::vector<Bytes> sent;
+    const Legs legs = test.group.step(inputs);
+    for (std::size_t i = 1; i < legs[0].size(); ++i) sent.push_back(legs[0][i].ups[1]);
+    return sent;
+  };
+  const auto zeros = ups({0.0f, 0.0f});
+  for (const Level level : available_levels()) {
+    const ScopedLevel scope(level);
+    EXPECT_EQ(ups({0.0f, 0.0f}), zeros);
+    for (const auto& pair : wild) EXPECT_EQ(ups(pair), zeros) << pair[0] << ", " << pair[1];
+  }
 }
 
 // Growth between √2 and 4: scaled down so that nothing wraps, by the worker's own code less 4.

@@ -67,6 +67,8 @@ static sluice_port* port_on(sluice_memory* memory, uint32_t carries) {
   refused(sluice_port_over_device(memory, &calls, NULL, 0, UINT64_MAX, 5, &port), "wave is 184");
   refused(sluice_port_over_device(memory, &calls, NULL, 0, 1, 0, &port), "timeout 0");
   works(sluice_port_over_device(memory, &calls, NULL, carries, 1 << 20, 5, &port));
+  CASE(sluice_port_reserve), refused(sluice_port_reserve(NULL), "port is NULL");
+  works(sluice_port_reserve(port));
   return port;
 }
 
