@@ -17,6 +17,7 @@ MALFORMED = 3
 MISMATCH = 4
 UNAVAILABLE = 6
 OUT_OF_MEMORY = 7
+GPUS_MAX = 64  # of a process
 
 _lock = threading.Lock()
 _loaded: Optional[ctypes.CDLL] = None
@@ -65,6 +66,24 @@ def gpu_status() -> Optional[str]:
     library.sluice_gpu_status.argtypes = []
     library.sluice_gpu_status.restype = ctypes.c_char_p
     return str(library.sluice_gpu_status().decode("utf-8", "replace"))
+
+
+def gpu_refusals() -> list[str]:
+    """Of each GPU why codecs cannot run on it, or "". Opens them, which loads kernels."""
+    library, found = load(), []
+    library.sluice_device_open.argtypes = [ctypes.c_uint32, ctypes.POINTER(ctypes.c_void_p)]
+    library.sluice_device_open.restype = ctypes.c_int
+    library.sluice_device_free.argtypes = [ctypes.c_void_p]
+    library.sluice_device_free.restype = None
+    for number in range(GPUS_MAX):
+        device = ctypes.c_void_p()
+        code = library.sluice_device_open(number, ctypes.byref(device))
+        if code == INVALID_ARGUMENT:  # There are no more.
+            break
+        found.append("" if code == OK else last_error())
+        if code == OK:
+            library.sluice_device_free(device)
+    return found
 
 
 def last_error() -> str:

@@ -66,7 +66,13 @@ def _gpu_codecs() -> str:
     why_not = _library.gpu_status()
     if why_not is None:
         return "unknown: this library is too old to say"
-    return f"no: {why_not}" if why_not else f"yes ({_gpus()})"
+    if why_not:
+        return f"no: {why_not}"
+    refusals = _library.gpu_refusals()
+    refused = "; ".join(filter(None, refusals))
+    if refused and all(refusals):
+        return f"no: {refused}"
+    return f"yes ({_gpus()})" + (f", but not on all: {refused}" if refused else "")
 
 
 def _gpus() -> str:

@@ -6,6 +6,7 @@ Every case compares with the same job on the host: bits must be the same.
 import contextlib
 import logging
 import os
+import unittest
 from unittest import mock
 
 import ddp_kit as kit
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from ddp_kit import case
 
 import sluice.torch
-from sluice.torch import SluiceState, _native, _placement, hook
+from sluice.torch import SluiceError, SluiceState, _native, _placement, hook
 
 # Through memory of the host, and from device to device by one thread, as over NCCL.
 WAYS = {"gloo": {"backend": "gloo"}, "nccl": {"backend": "nccl", "tracks": 4}}
@@ -228,6 +229,25 @@ def two_models_take_turns(rank, size):
                 kit.train(ddp, rank, 1, first=step)
         ends[way] = [kit.bits(ddp) for ddp in models]
     assert ends["gloo"] == ends["nccl"] == ends["host"], ends
+
+
+@case
+def two_models_in_one_backward_pass_have_no_common_order_over_nccl(rank, size):
+    """All ranks are told so at the same bucket. Over Gloo, and on the host, they have."""
+    if not hasattr(torch._C, "_current_graph_task_id"):
+        raise unittest.SkipTest(f"torch {torch.__version__} does not number backward passes")
+    inputs, _ = kit.batch(rank, 0)
+    for way in ("host", *WAYS):
+        first, second = (attached(way, kit.net(seed), TINY, **EF)[0] for seed in (1, 2))
+        if way == "nccl":
+            with kit.fails((RuntimeError, SluiceError), "two attached models over NCCL",
+                           "one backward pass", "accepted: "):
+                (first(inputs).sum() + second(inputs).sum()).backward()
+            dist.barrier()  # Nobody leaves while another has buckets of the first model on its way.
+            continue
+        for _ in range(3):
+            (first(inputs).sum() + second(inputs).sum()).backward()
+        kit.train(second, rank, 2)
 
 
 class Mixed(torch.nn.Module):

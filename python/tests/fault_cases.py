@@ -7,6 +7,7 @@ import datetime
 import os
 import signal
 import threading
+import time
 
 import ddp_kit as kit
 import torch
@@ -17,6 +18,7 @@ from sluice.torch import SluiceState, _native, _ranks, _stream, hook
 VICTIM = 1
 STEP = 2  # DDP has rebuilt its buckets by then
 TIMEOUT = 4.0
+SOON = 30.0  # seconds, for all of a case
 LONG = 300.0  # more than the launcher's limit: nobody learns of anything by the time-out
 OPTIONS = {"codec": "tide", "min_size": 0, "timeout": TIMEOUT, "tracks": 2, "check_every": 0}
 
@@ -84,6 +86,30 @@ def killed_between_buckets(rank, size):
 
 def killed_with_its_aggregator(rank, size):
     return between_buckets(rank, die, carrier="stream", timeout=LONG)
+
+
+def killed_while_a_device_waits(rank, size):
+    """For a gradient behind a collective of the user's that hangs: a track that waits for it does
+    not come back, and nobody says so."""
+    ddp, handle = make(timeout=LONG)
+    if rank == VICTIM:
+        fault_at_second_bucket(handle, die)
+    else:
+        def hangs(serve):
+            def served(self, *arguments):
+                try:
+                    return serve(self, *arguments)
+                finally:
+                    if handle.state.step == STEP:
+                        stop()
+            return served
+
+        for name in ("serve", "serve_all"):
+            setattr(_native.Queue, name, hangs(getattr(_native.Queue, name)))
+    began = time.monotonic()
+    said = survive(ddp, rank)
+    assert time.monotonic() - began < SOON, said
+    return said
 
 
 def rank_0_killed_between_buckets(rank, size):

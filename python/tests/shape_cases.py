@@ -237,10 +237,10 @@ def damage(state, at):
         work = make(*arguments)
         digest = work.digest
 
-        def damaged():
+        def damaged(track):
             if at is not None:
                 work.result.view(torch.uint8)[at] ^= 1
-            return digest()
+            return digest(track)
 
         work.digest = damaged
         return work

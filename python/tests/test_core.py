@@ -403,15 +403,29 @@ class Info(unittest.TestCase):
         self.assertEqual(said["torch"], torch and torch.__version__)
         self.assertIsNone(said["error"])
 
-    def gpu_line(self, status):
-        """What the line about GPUs says where the library's function gives this."""
-        with mock.patch.object(_library, "gpu_status", return_value=status):
+    def gpu_line(self, status, refusals=("",)):
+        """What the line about GPUs says where the library's functions give this."""
+        with mock.patch.object(_library, "gpu_status", return_value=status), \
+                mock.patch.object(_library, "gpu_refusals", return_value=list(refusals)):
             lines = info._text(info.gather()).splitlines()
         return next(line for line in lines if line.startswith("GPU codecs   "))[13:]
 
     def test_gpu_codecs_are_said_with_the_reason(self):
         self.assertEqual(self.gpu_line("gpu: no driver"), "no: gpu: no driver")
         self.assertEqual(self.gpu_line(None), "unknown: this library is too old to say")
+        why = "device 1: no kernel image is available for execution on the device"
+        self.assertEqual(self.gpu_line("", [why]), f"no: {why}")
+        with mock.patch.dict(os.environ, SLUICE_CUDA_LIBRARY="emulated"):
+            self.assertRegex(self.gpu_line("", ["", why]), rf"^yes \(.*\), but not on all: {why}$")
+
+    def test_every_gpu_is_opened_and_given_back(self):
+        freed, codes = [], [0, 2, 0, _library.INVALID_ARGUMENT]
+        library = mock.Mock(sluice_device_open=mock.Mock(side_effect=codes))
+        library.sluice_last_error.return_value = b"device 1: no code"
+        library.sluice_device_free = mock.Mock(side_effect=freed.append)
+        with mock.patch.object(_library, "load", return_value=library):
+            self.assertEqual(_library.gpu_refusals(), ["", "device 1: no code", ""])
+        self.assertEqual(len(freed), 2)
 
     def test_gpus_are_counted_and_named(self):
         def set_to(value):

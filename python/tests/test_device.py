@@ -47,6 +47,7 @@ class FaultsFromDeviceToDevice(OnVictims, unittest.TestCase):
         "killed_between_buckets": (3, VICTIM, KILLED),
         "rank_0_killed_between_buckets": (3, 0, KILLED),
         "killed_in_a_ring": (4, VICTIM, KILLED),
+        "killed_while_a_device_waits": (3, VICTIM, KILLED),
         "killed_before_results_are_compared": (3, VICTIM, KILLED),
         "stops_between_buckets": (3, VICTIM, STOPPED),
         "fails_in_a_callback": (3, VICTIM, FAILED),
@@ -55,7 +56,7 @@ class FaultsFromDeviceToDevice(OnVictims, unittest.TestCase):
 
     def test_a_rank_that_is_killed_is_named(self):
         for name in ("killed_between_buckets", "rank_0_killed_between_buckets", "killed_in_a_ring",
-                     "killed_before_results_are_compared"):
+                     "killed_while_a_device_waits", "killed_before_results_are_compared"):
             with self.subTest(name):
                 self.check_missing(name)
 
@@ -71,10 +72,13 @@ class FaultsFromDeviceToDevice(OnVictims, unittest.TestCase):
 
 class FaultsThroughPinnedMemory(OnVictims, unittest.TestCase):
     env = EMULATED
-    plan = {"killed_between_buckets": (3, VICTIM, KILLED)}
+    plan = {"killed_between_buckets": (3, VICTIM, KILLED),
+            "killed_while_a_device_waits": (3, VICTIM, KILLED)}
 
     def test_a_rank_that_is_killed_is_named(self):
-        self.check_missing("killed_between_buckets")
+        for name in self.plan:
+            with self.subTest(name):
+                self.check_missing(name)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from sluice import _library
+from sluice.torch import _groups as _sluice_groups
 
 WAYS = ("gloo", "nccl")
 EF = {"codec": "tide:bits=4", "feedback": "ef", "min_size": 0, "check_every": 2}
@@ -25,13 +26,25 @@ def prepare(rank):
     torch.cuda.set_device(0)
 
 
-def nccl_group():
-    """A process group of NCCL beside the launcher's of Gloo, one for each case."""
+def nccl_group(**options):
+    """A process group of NCCL beside the launcher's of Gloo, one for each case; options of the
+    first call."""
     default = dist.distributed_c10d._get_default_group()
     if default not in _groups:
         _groups.clear()
-        _groups[default] = dist.new_group(backend="nccl")
+        _groups[default] = dist.new_group(backend="nccl", **options)
     return _groups[default]
+
+
+def leave_errors_to_us():
+    """Torch does not end this process for a collective of the case's own that hangs, whose group is
+    made after this."""
+    os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+
+
+def abort_nccl_group():
+    """What waits on the device in the case's own collectives ends."""
+    _sluice_groups.abort(nccl_group(), torch.device("cuda", 0))
 
 
 @contextlib.contextmanager

@@ -228,6 +228,34 @@ def a_captured_backward_pass_is_refused(rank, size):
 
 
 @case(sizes=(2,))
+def a_backward_pass_in_a_graph_is_refused(rank, size):
+    """In a real capture, as PyTorch's guide has it: the model is made, and warmed up, on the stream
+    that is captured."""
+    gpu_kit.prepare(rank)
+    inputs, wanted = (one.cuda() for one in kit.batch(rank, 0))
+    for way in gpu_kit.WAYS:
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            ddp, handle = gpu_kit.attached(way, kit.net(), **gpu_kit.EF)
+            gpu_kit.train(ddp, rank, 11)  # Before, DDP measures times, which a capture forbids.
+            ddp.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        said = ""
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream,
+                                  capture_error_mode="thread_local"):
+                try:
+                    torch.nn.functional.mse_loss(ddp(inputs), wanted).backward()
+                except RuntimeError as error:
+                    said = str(error)
+        except RuntimeError:  # A capture that was given up cannot be ended well.
+            pass
+        assert "capture of a CUDA graph" in said and "accepted" in said, said or "nothing is raised"
+        torch.cuda.synchronize()
+        assert handle.state.steps.error is None
+
+
+@case(sizes=(2,))
 def what_has_no_kernels_goes_through_the_host(rank, size):
     gpu_kit.prepare(rank)
     ddp, handle = kit.attached(kit.net().cuda(), "thc")

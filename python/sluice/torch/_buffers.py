@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Iterator
+
 import torch
+
+READ_BYTES = 1 << 20  # that come to the host at once
 
 
 class Buffer:
@@ -81,3 +85,20 @@ class TwinBuffer(Buffer):
 
     def back(self, size: int) -> None:
         self._bytes[:size].copy_(self._twin.there(size, True), non_blocking=True)
+
+
+class Reader:
+    """Brings bytes of a device to the host by memory that is taken at the start. A copy to other
+    memory, or taking more, would wait for the whole device, and so for collectives on it."""
+
+    def __init__(self) -> None:
+        self._bytes = torch.empty(READ_BYTES, dtype=torch.uint8, pin_memory=True)
+        self._arrived = torch.cuda.Event()
+
+    def parts(self, there: torch.Tensor) -> Iterator[tuple[Any, torch.Tensor]]:
+        """An event, and what it says has come; copied on the current stream."""
+        for part in there.split(READ_BYTES):
+            here = self._bytes[:part.numel()]
+            here.copy_(part, non_blocking=True)
+            self._arrived.record()
+            yield self._arrived, here

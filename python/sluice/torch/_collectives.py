@@ -10,14 +10,15 @@ import ctypes
 import datetime
 import os
 import time
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, ContextManager, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
 
 from sluice.torch import _native
-from sluice.torch._buffers import Buffer
+from sluice.torch._buffers import Buffer, Reader
 from sluice.torch._errors import SluiceError
+from sluice.torch._groups import backend_of
 from sluice.torch._ranks import Ranks
 
 NAMES = {_native.ALL_TO_ALL: "all-to-all", _native.ALL_GATHER: "all-gather",
@@ -43,12 +44,11 @@ class Collectives:
         self.bytes_sent = self.bytes_received = self.count = 0  # besides those of the port
         self.seconds = 0.0
         self._ranks, self._group, self._position = ranks, group, position
-        # What does it, without the way there through torch's dispatcher. Before torch 2 a group is
-        # that itself.
-        self._backend = group._get_backend(ranks.device) if hasattr(group, "_get_backend") \
-            else group
+        # What does it, without the way there through torch's dispatcher.
+        self._backend = backend_of(group, ranks.device)
         self._buffers = self._share(self._make_buffers())
         self._is_ahead = False  # within ahead()
+        self._reader = Reader() if ranks.place.is_cuda else None
         self._works: list[Any] = []  # of the collective in hand
         self._swaps = 0  # of messages, so far
         self._first_tag = index * (END // TRACKS_MAX)
@@ -127,24 +127,28 @@ class Collectives:
 
     # --- for the library; nothing may be raised into it ---
 
+    def _active(self) -> ContextManager[Any]:
+        """Within, what is done on a device is done on the track's stream."""
+        return contextlib.nullcontext()
+
     def _reserve(self, _: Any, buffer: int, size: int) -> int | None:
         try:
-            return self._buffers[buffer].reserve(size, self._is_ahead)
+            with self._active():
+                return self._buffers[buffer].reserve(size, self._is_ahead)
         except BaseException as error:
             return self._failed(error) and None
 
     def _start(self, _: Any, what: Any) -> int:
         try:
-            self.start(what.contents)
+            with self._active():
+                self.start(what.contents)
             return 0
         except BaseException as error:
             return self._failed(error)
 
     def _test(self, _: Any, done: Any) -> int:
-        """Blocks: Gloo cannot be asked about a message. Who serves a queue waits anyway."""
         try:
-            self.finish()
-            done[0] = 1
+            done[0] = int(self.is_done())
             return 0
         except BaseException as error:
             return self._failed(error)
@@ -189,6 +193,11 @@ class Collectives:
         self._ranks.check(self._position)
         if self._backend is None:
             raise RuntimeError("the process group was given back")
+
+    def is_done(self) -> bool:
+        """Blocks: Gloo cannot be asked about a message. Who serves a queue waits anyway."""
+        self.finish()
+        return True
 
     def finish(self, seconds: float | None = None) -> None:
         """Waits until what arrives is there; the process group has the time-out."""
@@ -305,6 +314,19 @@ class Collectives:
         self._begin("all-reduce", "allreduce", [there], self._options[_native.SUM])
         self._finish_own(0, 0, began)
         return there.div_(self._ranks.size).to(tensor.device)
+
+    def read(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+        """A tensor's bytes on the host, in parts that last until the next one."""
+        flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+        if self._reader is None or not flat.is_cuda:
+            yield flat.cpu()
+            return
+        for arrived, part in self._reader.parts(flat):
+            self._await_copy(arrived)
+            yield part
+
+    def _await_copy(self, arrived: Any) -> None:
+        arrived.synchronize()
 
     def compare(self, what: str, value: int) -> None:
         """Raises on every rank unless all have the same 64 bits."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes as c
 import itertools
 import threading
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
+
+import torch
 
 from sluice import _library
 from sluice.torch._errors import SluiceError
@@ -173,7 +175,28 @@ TIMEOUT = 5  # SLUICE_TIMEOUT
 _KINDS = {_library.INVALID_ARGUMENT: ValueError, _library.UNAVAILABLE: Unavailable,
           _library.OUT_OF_MEMORY: MemoryError, TIMEOUT: TimedOut}
 _KINDS_OF_SAVED = {**_KINDS, _library.MISMATCH: ValueError, _library.MALFORMED: ValueError}
+# Functions that may use a device. Of a queue and its ports, what is freed last gives memory back.
+_OF_DEVICES = ("sluice_device_", "sluice_memory_", "sluice_port_", "sluice_queue_free")
 _loaded: c.CDLL | None = None
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls it so that the caller's current GPU stays what it was: the library makes its own the
+    current one."""
+    def call(*arguments: Any) -> Any:
+        if not torch.cuda.is_initialized():
+            return function(*arguments)
+        before = torch.cuda.current_device()
+        try:
+            return function(*arguments)
+        finally:
+            _make_current(before)
+    return call
+
+
+def _make_current(device: int) -> None:
+    """Without taking memory of a GPU that this process does not use, where torch can do that."""
+    getattr(torch.cuda, "_maybe_exchange_device", torch.cuda.set_device)(device)
 
 
 def lib() -> c.CDLL:
@@ -184,6 +207,8 @@ def lib() -> c.CDLL:
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
+            if name.startswith(_OF_DEVICES):
+                setattr(library, name, _in_place(function))
         library.sluice_last_error.restype = c.c_char_p
         _loaded = library
     return _loaded

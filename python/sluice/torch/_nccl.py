@@ -4,7 +4,7 @@ nobody waits for it but where the host has to see the bytes."""
 from __future__ import annotations
 
 import time
-from typing import Any, Callable
+from typing import Any, Callable, ContextManager
 
 import torch
 
@@ -50,23 +50,9 @@ class NcclCollectives(Collectives):
 
     # --- for the library ---
 
-    def _reserve(self, context: Any, buffer: int, size: int) -> int | None:
+    def _active(self) -> ContextManager[Any]:
         """Memory is the stream's from the start: others may still use what they gave back."""
-        with active(self._stream):
-            return super()._reserve(context, buffer, size)
-
-    def _start(self, context: Any, what: Any) -> int:
-        with active(self._stream):
-            return super()._start(context, what)
-
-    def _test(self, context: Any, done: Any) -> int:
-        try:
-            if self._is_awaited and not self._arrived.query():
-                done[0] = 0
-                return 0
-        except RuntimeError as error:
-            return self._failed(error)
-        return super()._test(context, done)
+        return active(self._stream)
 
     # --- one collective ---
 
@@ -81,17 +67,25 @@ class NcclCollectives(Collectives):
         if self._is_awaited:
             self._arrived.record()
 
+    def is_done(self) -> bool:
+        if self._is_awaited and not self._arrived.query():
+            return False
+        return super().is_done()
+
     def finish(self, seconds: float | None = None) -> None:
         """On the device, it stays the one in hand: nobody here learns when it is done."""
         if self._is_awaited:
-            self._await(self._ranks.timeout if seconds is None else seconds)
+            self._await(self._arrived, self._ranks.timeout if seconds is None else seconds)
             self.doing = ""
         self._is_awaited = False
 
-    def _await(self, seconds: float) -> None:
+    def _await_copy(self, arrived: Any) -> None:
+        self._await(arrived, self._ranks.timeout)
+
+    def _await(self, arrived: Any, seconds: float) -> None:
         """CUDA has no wait that can end in time, or when a rank has gone."""
         began = time.monotonic()
-        while not self._arrived.query():
+        while not arrived.query():
             took = time.monotonic() - began
             if took > EAGER_SECONDS:
                 self._ranks.check(self._position)

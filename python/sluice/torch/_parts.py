@@ -7,11 +7,12 @@ import time
 import torch
 
 from sluice.torch import _native
+from sluice.torch._errors import SluiceError
 from sluice.torch._ranks import Ranks
-from sluice.torch._tracks import Server, Track
 from sluice.torch._stager import Stager
-from sluice.torch._steps import Steps
+from sluice.torch._steps import ECHO_SECONDS, Steps
 from sluice.torch._stream import Stream
+from sluice.torch._tracks import Server, Track, knows_most
 from sluice.torch._work import DenseWork, Work
 
 PATIENCE = 5.0  # seconds that threads get to end
@@ -41,10 +42,23 @@ class Parts:
         for track in self.tracks:
             track.make_room()
 
-    def give_up(self) -> None:
-        """When a rank has gone: nobody waits for it on a device."""
+    def give_up(self, ranks: Ranks) -> None:
+        """When a rank has gone: nobody waits for it on a device, nor for what cannot end without
+        it, such as a collective of the user's before a gradient that a wave needs. A track that
+        waits there may not wake at all. A thread does this, since ending a communicator takes
+        time, and words about the loss come meanwhile."""
+        if ranks.place.is_cuda:  # Every thread begins with device 0.
+            torch.cuda.set_device(ranks.place.device)
+        ranks.stop()
         for track in self.tracks:
             track.collectives.give_up()
+        if not self.steps.is_busy() or self.steps.failing.wait(ECHO_SECONDS):
+            return  # A track that was in a collective knows more of it.
+        position = knows_most(self.tracks).position
+        try:
+            ranks.check(lambda: position)
+        except SluiceError as error:
+            self.steps.fail(position, error)
 
     def put(self, work: Work, is_last: bool) -> None:
         """In the order that the hook got them, on every rank."""

@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 from sluice import _library
-from sluice.torch import _native
+from sluice.torch import _groups, _native
+from sluice.torch._errors import SluiceError
 from sluice.torch._settings import Settings
 
 CPU = torch.device("cpu")
@@ -43,6 +44,7 @@ class Place:
     codecs: _native.Device | None = None  # that codecs run on; None: the host
     carries: bool = False  # collectives move bytes of the device, on one thread in one order
     detour: str = ""  # why gradients of a device go through the host
+    instead: str = ""  # why their bytes travel by Gloo although DDP has NCCL
 
     @property
     def on_device(self) -> bool:
@@ -100,9 +102,13 @@ def choose(settings: Settings, codecs: Sequence[_native.Codec], group: Any,
             raise ValueError(f"backend 'nccl': {detour}; or backend gloo")
         return dataclasses.replace(host, detour=detour)
     carries = wants_nccl or settings.backend is None and _would_carry(group, device, emulated)
+    instead = "" if emulated or not carries else _groups.lacks_abort()
+    if instead and wants_nccl:
+        raise ValueError(f"backend 'nccl': {instead}; or backend gloo")
+    carries = carries and not instead
     return Place(device, "nccl" if carries and not emulated else "gloo",
                  settings.tracks or (NCCL_TRACKS if carries else HOST_TRACKS),
-                 settings.wave or DEVICE_WAVE, opened, carries)
+                 settings.wave or DEVICE_WAVE, opened, carries, instead=instead)
 
 
 def _the_one(devices: Iterable[torch.device]) -> torch.device:
@@ -116,11 +122,7 @@ def _the_one(devices: Iterable[torch.device]) -> torch.device:
 def _would_carry(group: Any, device: torch.device, emulated: bool) -> bool:
     if emulated:
         return os.environ.get(EMULATED_CARRIES) == "1"
-    group = group or dist.distributed_c10d._get_default_group()
-    try:
-        return group._get_backend(device).name() == "nccl"
-    except (AttributeError, RuntimeError):
-        return dist.get_backend(group) == "nccl"
+    return _groups.is_nccl(group, device)
 
 
 def _look(settings: Settings, codecs: Sequence[_native.Codec], size: int,
@@ -133,7 +135,10 @@ def _look(settings: Settings, codecs: Sequence[_native.Codec], size: int,
         return missing, None
     if settings.is_streaming:
         return "carrier 'stream' sends from the host; accepted: carrier torch", None
-    opened = _native.Device(device.index or 0)
+    try:
+        opened = _native.Device(device.index or 0)
+    except SluiceError as error:  # A GPU that there are no kernels for.
+        return f"{error}; python -m sluice.info says what can be used", None
     try:
         _try(settings, codecs, size, opened)
     except ValueError as error:

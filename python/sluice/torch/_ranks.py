@@ -7,26 +7,25 @@ an order that ranks need not share.
 from __future__ import annotations
 
 import collections
-import contextlib
 import datetime
 import inspect
 import json
 import logging
-import os
 import threading
 import time
 import traceback
 import weakref
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
 
 import sluice
+from sluice.torch import _groups
 from sluice.torch._door import Door, Line, knock
-from sluice.torch._errors import SluiceError
+from sluice.torch._errors import SluiceError, may_be_own
+from sluice.torch._groups import own_timeout
 from sluice.torch._placement import Place
-from sluice.torch._settings import TIMEOUT_MAX
 from sluice.torch._watch import DIED, FAILED, LEFT, Watch, Word
 
 log = logging.getLogger("sluice")
@@ -35,31 +34,12 @@ CONNECT_SECONDS = 60.0  # for ranks that have met, to connect to rank 0
 GRACE_SECONDS = 10.0  # for ranks whose connections stand, to say that they have failed too
 LONGER = "timeout= or SLUICE_TIMEOUT gives it longer"
 
-# NCCL's errors and time-outs in our groups are ours to tell: torch would end the process for them.
-OURS_TO_TELL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_BLOCKING_WAIT": "0"}
-
 # How often these ranks attached; the same on all of them, since they do it in the same order.
 _attached: "collections.Counter[tuple[int, ...]]" = collections.Counter()
 
 
 def _list(ranks: list[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
-
-
-def own_timeout(group: Any) -> float:
-    """Seconds: 0.9 of those of the process group, so that ours says who is missing before the other
-    ends the job."""
-    group = group or dist.distributed_c10d._get_default_group()
-    found = []
-    for device in ("cpu", "cuda"):
-        try:
-            backend = group._get_backend(torch.device(device)) \
-                if hasattr(group, "_get_backend") else group
-            found.append(backend.options._timeout)
-        except (AttributeError, RuntimeError):  # No such backend, or one without options.
-            pass
-    least = min(found, default=dist.distributed_c10d.default_pg_timeout)
-    return min(0.9 * least.total_seconds(), TIMEOUT_MAX)
 
 
 def _first_line(error: BaseException) -> str:
@@ -75,39 +55,6 @@ def _global_ranks(group: Any) -> list[int]:
         return dist.get_process_group_ranks(group)
     raise SluiceError("a process group of some of the ranks needs torch 2.1 or later;"
                       f" this is {torch.__version__}")
-
-
-@contextlib.contextmanager
-def _own_numbers(attached: int) -> Iterator[None]:
-    """Numbers process groups apart from the user's while they are made.
-
-    Where only some ranks make them, the count that torch takes names from would differ between the
-    ranks afterwards, and the user's next new_group would hang.
-    """
-    world = getattr(dist.distributed_c10d, "_world", None)
-    if not hasattr(world, "group_count"):
-        yield
-        return
-    before, world.group_count = world.group_count, 10**9 + 1000 * attached
-    try:
-        yield
-    finally:
-        world.group_count = before
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Has these variables, which torch reads when it makes a process group."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _agree(facts: list[dict[str, Any]]) -> None:
@@ -152,7 +99,7 @@ class Ranks:
             {**place.facts(), "carrier": carrier, "version": sluice.__version__}))
         self._end_watch = weakref.finalize(self, Watch.close, self.watch)  # also at exit
         self.groups: list[Any] = []
-        self.before_abort: list[Callable[[], None]] = []  # what is done first
+        self.stops: list[Callable[[], None]] = []  # of ports on a device: see stop()
         self._dropping = threading.Lock()
         self._texts = 0  # that went through the store
         self._make_groups()
@@ -164,55 +111,52 @@ class Ranks:
     def _make_groups(self) -> None:
         """On a thread: torch waits in C++ for all ranks, and nothing wakes it if one dies then."""
         position = "attach, making process groups"
+        attached = _attached[tuple(self._ranks)]
         ends: list[BaseException | None] = []
-        news = threading.Event()
+        news, given_up = threading.Event(), threading.Event()
 
         def make() -> None:
             try:
                 if self.device.type == "cuda":
                     torch.cuda.set_device(self.device)
-                with _own_numbers(_attached[tuple(self._ranks)]):
-                    for _ in range(self.place.group_count):
-                        self.groups.append(self._new_group())
+                for _ in range(self.place.group_count):
+                    self.groups.append(self._new_group())
+                    if given_up.is_set():
+                        self.drop_all()
+                        return
                 if self.device.type == "cuda":
-                    self._connect()
+                    _groups.connect(self.groups[0], self.size, self.device)
                 ends.append(None)
             except BaseException as error:
                 ends.append(error)
             news.set()
 
-        thread = threading.Thread(target=make, name="sluice-groups", daemon=True)
-        thread.start()
-        self.watch.on_loss(news.set)
-        news.wait(2 * self.timeout + CONNECT_SECONDS)  # NCCL has no time-out of its own.
+        with _groups.own_numbers(attached), _groups.unbound():
+            thread = threading.Thread(target=make, name="sluice-groups", daemon=True)
+            thread.start()
+            self.watch.on_loss(news.set)
+            news.wait(2 * self.timeout + CONNECT_SECONDS)  # NCCL has no time-out of its own.
         if not ends:
+            given_up.set()
+            self.tell(position, None)
+            self.drop_all()  # which ends what waits for the rank on the device
             raise self._explain(position, None)
         thread.join()
-        if isinstance(ends[0], RuntimeError):
-            raise self.lost(position, ends[0], self.drop_all) from None
-        if ends[0] is not None:
-            raise ends[0]
+        error = ends[0]
+        if error is None:
+            return
+        if may_be_own(error):
+            raise self.failed(position, error, self.drop_all) from None
+        if isinstance(error, RuntimeError):
+            raise self.lost(position, error, self.drop_all) from None
+        self.tell(position, error)
+        self.drop_all()
+        raise error
 
     def _new_group(self) -> Any:
-        whole = len(self._ranks) == dist.get_world_size()
-        more: dict[str, Any] = {} if whole else {"use_local_synchronization": True}
-        nccl = self.place.backend == "nccl"
-        # There ours is the time-out that counts.
-        seconds = datetime.timedelta(seconds=self.timeout + (CONNECT_SECONDS if nccl else 0))
-        if nccl:
-            more["pg_options"] = options = dist.ProcessGroupNCCL.Options(True)  # soon on the device
-            options._timeout = seconds
-        with _environment(OURS_TO_TELL if nccl else {}):
-            return dist.new_group(ranks=None if whole else self._ranks, backend=self.place.backend,
-                                  timeout=seconds, **more)
-
-    def _connect(self) -> None:
-        """NCCL does so at the first collective of a kind: better now than in a backward pass."""
-        mine = torch.zeros(self.size, dtype=torch.uint8, device=self.device)
-        every = torch.empty(self.size**2, dtype=torch.uint8, device=self.device)
-        dist.all_to_all_single(torch.empty_like(mine), mine, group=self.groups[0])
-        dist.all_gather_into_tensor(every, mine, group=self.groups[0])
-        torch.cuda.current_stream().synchronize()
+        # Over NCCL ours is the time-out that counts.
+        more = CONNECT_SECONDS if self.place.backend == "nccl" else 0
+        return _groups.new(self._ranks, self.place.backend, self.timeout + more, self.device)
 
     def _gathers_flat(self) -> bool:
         """Whether the groups have the all-gather that needs no memory of its own."""
@@ -309,14 +253,18 @@ class Ranks:
         """Gives one process group back."""
         self._end(group, dist.destroy_process_group)
 
+    def stop(self) -> None:
+        """Nothing is decoded on a device any more: gradients and residuals stay as they are. Any
+        thread, any number of times, for good."""
+        for stop in self.stops:
+            stop()
+
     def abort(self, group: Any) -> None:
         """Gives one of NCCL's back in the middle of its collectives: what waits for others on the
         device ends. Any thread, any number of times. What arrived by then may be anything: first
         nothing is decoded any more."""
-        for stop in self.before_abort:
-            stop()
-        self._end(group, getattr(dist.distributed_c10d, "_abort_process_group",
-                                 dist.destroy_process_group))
+        self.stop()
+        self._end(group, lambda one: _groups.abort(one, self.device))
 
     def _end(self, group: Any, end: Callable[[Any], None]) -> None:
         with self._dropping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import warnings
 import weakref
 from typing import Any, Callable, Sequence
@@ -29,6 +30,11 @@ from sluice.torch._work import HALVES, BucketWork, DenseWork, DeviceWork, PlainW
     Tensor, as_reals
 
 log = logging.getLogger("sluice")
+
+# The last backward pass in which a model over NCCL had a bucket, and which model; by device.
+_backwards: dict[torch.device, tuple[int, object]] = {}
+# Its number in this process; -1 outside of one, and where torch, before 2.1, does not say.
+_current_backward: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 SPARSE_CODECS = ("lossless", "f32")  # those that add no error of their own
 
@@ -63,6 +69,7 @@ class State:
         self._warned: set[str] = set()
         self._seen: set[int] = set()  # id() of the parameters that came in this step
         self._expected = 0  # so many come in every step; 0: unknown
+        self._mark = object()  # stands for this state where others see which had the last bucket
 
     @property
     def step(self) -> int:
@@ -174,6 +181,9 @@ class State:
         if place.detour:
             log.warning("sluice: gradients of %s go through the host, and codecs run there: %s",
                         place.device, place.detour)
+        if place.instead:
+            log.warning("sluice: compressed gradients of %s travel by gloo: %s", place.device,
+                        place.instead)
         if place.on_device and settings.probe_every:
             log.info("sluice: the error of gradients that stay on a GPU is not measured")
 
@@ -212,6 +222,7 @@ class State:
         if not self._started:
             self.start(bucket=bucket.buffer())
         parameters = bucket.parameters()
+        self._check_backward()  # first: what this program does wrong, and not who has left for it
         self._check(bucket)
         if not self.tensors.knows(parameters):
             self._learn(bucket, parameters)
@@ -256,6 +267,20 @@ class State:
                               " repeat what is sent in one step; accepted: capture without it, or"
                               " with no_sync()")
 
+    def _check_backward(self) -> None:
+        """Two models over NCCL have two communicators, whose collectives would start in another
+        order on every rank. Seen by what the program does, and not by what is on its way: so all
+        ranks raise, at the same bucket."""
+        backward = _current_backward() if self.place.carries else -1
+        if backward < 0:
+            return
+        last, of = _backwards.get(self.place.device, (-1, self._mark))
+        if last == backward and of is not self._mark:
+            raise SluiceError("gradients of two attached models over NCCL in one backward pass,"
+                              " whose collectives have no common order; accepted: a backward pass"
+                              " for each, one DDP model around both, or backend gloo for one")
+        _backwards[self.place.device] = backward, self._mark
+
     def _heard_of_loss(self) -> None:
         """On the watch's thread. That a rank has left means nothing to one that is at rest, and may
         leave too. A track that is in a collective hangs up when that fails; it does, as every rank
@@ -265,7 +290,9 @@ class State:
             self._parts.stream.give_up()
         if has_failed or self.steps.is_busy():
             self.steps.close(at_once=True)
-            self._parts.give_up()
+            if self.place.on_device:
+                threading.Thread(target=self._parts.give_up, args=(self.ranks,), daemon=True,
+                                 name="sluice-loss").start()
 
     def _end_untold_step(self, ids: set[int]) -> None:
         """Where nobody knows how many parameters there are, a step is over when one comes again."""

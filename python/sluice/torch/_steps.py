@@ -168,7 +168,7 @@ class Steps:
                 track.turn(work, number)
                 infinite, probes = work.infinite, work.probes
             infinite += int(work.repack(self._memory))
-            digest = work.digest() if self.is_due(self._settings.check_every) else 0
+            digest = work.digest(track) if self.is_due(self._settings.check_every) else 0
         track.check()
         with self._changed:
             if self._works.pop(number, None) is None:

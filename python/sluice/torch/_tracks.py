@@ -12,7 +12,7 @@ import torch
 
 from sluice.torch import _native
 from sluice.torch._collectives import Collectives
-from sluice.torch._errors import SluiceError
+from sluice.torch._errors import SluiceError, may_be_own
 from sluice.torch._nccl import NcclCollectives
 from sluice.torch._placement import active
 from sluice.torch._ranks import Ranks
@@ -36,7 +36,7 @@ class Track:
         self._turn = ""  # where the turn in hand is
         self.port = self._make_port(memory)
         if ranks.place.on_device:
-            ranks.before_abort.append(self.port.stop)
+            ranks.stops.append(self.port.stop)
 
     def _make_collectives(self) -> Collectives:
         group = self.ranks.group_of(self.index)
@@ -87,14 +87,19 @@ class Track:
             self._waited_in_vain(error)
         if isinstance(cause, SluiceError) or not is_lost:
             return cause or error
-        return self.ranks.lost(self.position, cause or error, self.hang_up)
+        return self._explained(cause or error)
+
+    def _explained(self, error: Exception) -> SluiceError:
+        """What to raise for an error that may follow from what another rank did."""
+        explain = self.ranks.failed if may_be_own(error) else self.ranks.lost
+        return explain(self.position, error, self.hang_up)
 
     def _waited_in_vain(self, error: Exception) -> bool:
         """Whether an error of the library itself follows from what another rank did."""
         if self.aggregators is not None:
             return isinstance(error, SluiceError)
-        return self.ranks.place.carries and (isinstance(error, _native.TimedOut) or
-                                             bool(self.ranks.watch.doom()))
+        return self.ranks.place.on_device and (isinstance(error, _native.TimedOut) or
+                                               bool(self.ranks.watch.doom()))
 
     def run(self, order: _native.Order, entries: ctypes.Array) -> _native.Report:
         """Averages a bucket within a turn."""
@@ -112,7 +117,7 @@ class Track:
             if isinstance(error, SluiceError) or not self.collectives.doing:
                 raise
             self.steps.failing.set()
-            raise self.ranks.lost(self.position, error, self.hang_up) from None
+            raise self._explained(error) from None
         self._turn = ""
 
     def check(self) -> None:
@@ -149,6 +154,13 @@ class Track:
         """Frees what a thread used that is gone."""
         self.port.close()
         self.collectives.close()
+
+
+def knows_most(tracks: list[Track]) -> Track:
+    """Of a failure: a callback of its has failed, or it is still busy."""
+    knows = [track for track in tracks if track.collectives.error is not None]
+    busy = [track for track in tracks if track.collectives.doing]
+    return (knows or busy or tracks)[0]
 
 
 class Server:
@@ -202,26 +214,21 @@ class Server:
             else:
                 self._queue.serve(self.tracks[0].index, event)
         except (SluiceError, ValueError, MemoryError) as error:
-            raise self._failed_one().of_port(error) from None
+            raise knows_most(self.tracks).of_port(error) from None
         return event.kind != _native.CLOSED
 
     def _track_of(self, event: _native.Event) -> Track:
         return self.tracks[event.port if self._ranks.place.carries else 0]
 
-    def _failed_one(self) -> Track:
-        """The track that knows most of a failure: a callback of its has failed, or it is still
-        busy."""
-        knows = [track for track in self.tracks if track.collectives.error is not None]
-        busy = [track for track in self.tracks if track.collectives.doing]
-        return (knows or busy or self.tracks)[0]
-
     def _fail(self, error: BaseException) -> None:
         if any(track.collectives.closing for track in self.tracks):  # The process ends.
             return
+        # Before a future is completed: whoever waits for it may look at gradients and residuals.
+        self._ranks.stop()
         if not (isinstance(error, _native.Unavailable) and self._steps.failing.is_set()):
             if self.tracks[0].aggregators is not None:
                 self.tracks[0].aggregators.give_up()
-            self._steps.fail(self._failed_one().position, error)
+            self._steps.fail(knows_most(self.tracks).position, error)
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -53,7 +53,7 @@ class Work:
         """The means into the result; whether any became infinite in half precision."""
         return False
 
-    def digest(self) -> int:
+    def digest(self, track: "Track") -> int:
         return 0
 
     def counts(self) -> dict[str, int]:
@@ -77,7 +77,7 @@ class BucketWork(Work):
         self._event: Any = None
         if buffer.is_cuda:
             self._event = torch.cuda.Event()
-            self._event.record()
+            self._event.record(torch.cuda.current_stream(buffer.device))
 
     @property
     def where(self) -> str:
@@ -107,14 +107,14 @@ class BucketWork(Work):
     def counts(self) -> dict[str, int]:
         return {"buckets": 1}
 
-    def digest(self) -> int:
+    def digest(self, track: "Track") -> int:
         """Of all that DDP gets, however it came there: ranks compare it."""
         parts = (self.result._indices(), self.result._values()) if self.result.is_sparse \
             else (self.result,)
         digest = self.index
         for part in parts:
-            flat = part.detach().cpu().contiguous().view(-1)
-            digest = zlib.crc32(flat.view(torch.uint8).numpy(), digest)
+            for data in track.collectives.read(part):
+                digest = zlib.crc32(data.numpy(), digest)
         return digest
 
 
