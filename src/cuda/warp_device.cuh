@@ -109,6 +109,7 @@ class DeviceWarp {
     for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);
     return value;
   }
+  __device__ __forceinline__ static U narrowed(Wide value) { return static_cast<U>(value); }
   template <class Total>
   __device__ __forceinline__ static Total widened(U value) {
     return value;
@@ -200,6 +201,12 @@ class DeviceWarp {
   __device__ __forceinline__ static U load(const std::int32_t* from, U index, bool mask) {
     return mask ? static_cast<U>(global(from)[index]) : 0u;
   }
+  __device__ __forceinline__ static U load(const std::uint8_t* from, U index, bool mask) {
+    return mask ? global(from)[index] : 0u;
+  }
+  __device__ __forceinline__ static Wide load(const std::byte* const* from, U index, bool mask) {
+    return mask ? reinterpret_cast<Wide>(global(from)[index]) : 0u;
+  }
   template <unsigned kCount>
   __device__ __forceinline__ static void load_words(const std::byte* from, U index, U* out) {
     const auto* const words = reinterpret_cast<const std::uint32_t*>(from) + index * kCount;
@@ -261,15 +268,11 @@ class DeviceWarp {
   __device__ __forceinline__ static void store_one(std::uint16_t* to, std::uint32_t value) {
     if (threadIdx.x % kLanes == 0) *to = static_cast<std::uint16_t>(value);
   }
-  // Into L2, a line to a lane: at most 4 KiB.
-  __device__ __forceinline__ static void prefetch(const void* from, std::uint32_t size) {
-    const std::uint32_t at = threadIdx.x % kLanes * kLine;
-    if (at < size) fetch_line(static_cast<const std::byte*>(from) + at);
-  }
   static constexpr bool kPrefetches = true;
   static constexpr std::uint32_t kLine = 128;
-  __device__ __forceinline__ static void fetch_line(const void* line) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+  // Into L2.
+  __device__ __forceinline__ static void fetch_lines(Wide line, bool mask) {
+    if (mask) asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
   }
   __device__ __forceinline__ static void copy_bytes(const std::byte* from, std::byte* to,
                                                     std::uint64_t size);

@@ -18,7 +18,7 @@ class TideCheck {
 
   SLUICE_WARP void fetch(std::uint32_t first, std::uint32_t step, std::uint32_t end) {
     ahead_.fetch(w_, chunk_.blocks, first, step, end);
-    prefetch_sums(chunk_, ahead_);
+    prefetch_sums(w_, chunk_, ahead_, first, step);
   }
   SLUICE_WARP void prefetch(std::uint32_t, std::uint32_t) const {}
 

@@ -17,10 +17,11 @@ struct TideInput {
 
   // Asks for a whole block's memory ahead of time.
   template <class W>
-  SLUICE_WARP void prefetch(std::uint32_t first, std::uint32_t block) const {
+  SLUICE_WARP void prefetch(const W& w, std::uint32_t first, std::uint32_t block) const {
     const auto size = static_cast<std::uint32_t>(floats::size_of(format));
-    W::prefetch(static_cast<const std::byte*>(values) + std::size_t{size} * first, size * block);
-    if (residual != nullptr) W::prefetch(residual + first, 4 * block);
+    warp::prefetch(w, static_cast<const std::byte*>(values) + std::size_t{size} * first,
+                   size * block);
+    if (residual != nullptr) warp::prefetch(w, residual + first, 4 * block);
   }
 
   template <class W, unsigned kLog2>
@@ -35,6 +36,26 @@ struct TideInput {
   }
 };
 
+// Numbers of 32 blocks, one in each lane.
+template <class W>
+SLUICE_WARP typename W::U numbers_of(const W& w, std::uint32_t first, std::uint32_t step) {
+  return w.lane() * typename W::U(step) + typename W::U(first);
+}
+// log2 of their sizes; those behind the chunk's last have any.
+template <class W>
+SLUICE_WARP typename W::U log2_sizes(const TideChunk& chunk, typename W::U numbers) {
+  using U = typename W::U;
+  const unsigned log2_block = log2_floor(chunk.block);
+  U sizes(log2_block);
+  std::uint32_t left = chunk.count & (chunk.block - 1);
+  for (std::uint32_t tail = chunk.count >> log2_block; left != 0; ++tail) {
+    const unsigned log2 = left < kTideBlockLeast ? 4 : log2_floor(left);
+    sizes = W::select(numbers == U(tail), U(log2), sizes);
+    left -= left < kTideBlockLeast ? left : 1u << log2;
+  }
+  return sizes;
+}
+
 // Blocks of a chunk, 32 at a time: each lane has fetched one, so that nobody waits for the next.
 template <class W>
 class TideAhead {
@@ -45,16 +66,16 @@ class TideAhead {
   SLUICE_WARP void fetch(const W& w, const TideBlock* blocks, std::uint32_t first,
                          std::uint32_t step, std::uint32_t end) {
     static_assert(sizeof(TideBlock) == 8);
-    const U number = w.lane() * U(step) + U(first);
+    const U number = numbers_of(w, first, step);
     const auto* const words = reinterpret_cast<const std::uint32_t*>(blocks);
     low_ = W::load(words, number * U(2u), number < U(end));
     lanes_ = W::load(words, number * U(2u) + U(1u), number < U(end));
   }
-  // Of each lane alone, on a device.
-  SLUICE_WARP TideBlock mine() const {
-    return {static_cast<std::uint16_t>(low_), static_cast<std::uint8_t>(low_ >> 16),
-            static_cast<std::uint8_t>(low_ >> 24), lanes_};
-  }
+  // Of all that were fetched.
+  SLUICE_WARP U widths() const { return (low_ >> 16) & 0xffu; }
+  SLUICE_WARP typename W::M again() const { return (low_ & (kTideAgain << 24)) != 0u; }
+  SLUICE_WARP U lanes() const { return lanes_; }
+
   SLUICE_WARP TideBlock operator[](std::uint32_t index) const {
     const std::uint32_t low = W::broadcast(low_, index);
     return {static_cast<std::uint16_t>(low), static_cast<std::uint8_t>(low >> 16),

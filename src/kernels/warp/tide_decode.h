@@ -31,10 +31,10 @@ class TideDecode {
   SLUICE_WARP void fetch(std::uint32_t first, std::uint32_t step, std::uint32_t end) {
     ahead_.fetch(w_, chunk_.blocks, first, step, end);
     dithers_.fetch(w_, element_, first, step);
-    prefetch_sums(chunk_, ahead_);
+    prefetch_sums(w_, chunk_, ahead_, first, step);
   }
   SLUICE_WARP void prefetch(std::uint32_t first, std::uint32_t block) const {
-    if (kKeeps && residual_ != nullptr) TideInput(chunk_).prefetch<W>(first, block);
+    if (kKeeps && residual_ != nullptr) TideInput(chunk_).prefetch(w_, first, block);
   }
 
   template <unsigned kLog2>

@@ -33,7 +33,7 @@ class TideEncode {
     dithers_.fetch(w_, element_, first, step);
   }
   SLUICE_WARP void prefetch(std::uint32_t first, std::uint32_t block) const {
-    input_.template prefetch<W>(first, block);
+    input_.prefetch(w_, first, block);
   }
 
   template <unsigned kLog2>

@@ -58,23 +58,52 @@ SLUICE_WARP TideReading own_codes(const TideChunk& chunk, const TideBlock& block
   return {sending.up[width - 1] + std::size_t{block.lane} / 8 * width, width, 256, 0};
 }
 
-// Asks for the sums of all blocks that were fetched, each lane for its own.
+// Of 32 blocks, one in each lane: where their sums lie. Of those that are not coded nothing.
 template <class W>
-SLUICE_WARP void prefetch_sums(const TideChunk& chunk, const TideAhead<W>& ahead) {
+struct TideSpans {
+  typename W::M coded;
+  typename W::M rounded;
+  typename W::U bits;      // of a sum
+  typename W::Wide bytes;  // address of the first
+};
+template <class W>
+SLUICE_WARP TideSpans<W> spans_of(const TideChunk& chunk, const TideAhead<W>& ahead) {
+  using U = typename W::U;
+  using Wide = typename W::Wide;
+  TideSpans<W> spans;
+  const U index = ahead.widths() - U(1u);
+  spans.coded = index < U(8u);
+  spans.rounded = W::load(chunk.rounded.data(), index, spans.coded) != U(0u);
+  const U full = W::load(chunk.full_bits.data(), index, spans.coded);
+  spans.bits = W::select(spans.rounded, index + U(1u + chunk.extra), full);
+  const auto again = ahead.again();
+  const Wide down =
+      W::load(chunk.sendings[0].down.data(), index, spans.coded & (again == typename W::M(false))) |
+      W::load(chunk.sendings[1].down.data(), index, spans.coded & again);
+  // A rounded grain has a byte in front.
+  const unsigned log2_block = log2_floor(chunk.block);
+  const U headers = W::select(spans.rounded, (ahead.lanes() >> log2_block) + U(1u), U(0u));
+  spans.bytes =
+      down + W::template widened<Wide>(headers) +
+      W::template widened<Wide>(ahead.lanes() >> 3) * W::template widened<Wide>(spans.bits);
+  return spans;
+}
+
+// Asks for the sums of all blocks that were fetched.
+template <class W>
+SLUICE_WARP void prefetch_sums(const W& w, const TideChunk& chunk, const TideAhead<W>& ahead,
+                               std::uint32_t first, std::uint32_t step) {
   if constexpr (W::kPrefetches) {
-    const TideBlock block = ahead.mine();
-    if (block.width == 0 || block.width == kTideExact) return;
-    const std::uint32_t bits = chunk.rounded[block.width - 1] != 0
-                                   ? block.width + chunk.extra
-                                   : chunk.full_bits[block.width - 1];
-    const std::byte* const from = chunk.rounded[block.width - 1] != 0 ? grain_of(chunk, block, bits)
-                                                                      : full_lanes(chunk, block);
-    for (std::uint32_t at = 0; at < chunk.block / 8 * bits; at += W::kLine) {
-      W::fetch_line(from + at);
-    }
+    using U = typename W::U;
+    const TideSpans<W> spans = spans_of(chunk, ahead);
+    const U eights = U(1u) << (log2_sizes<W>(chunk, numbers_of(w, first, step)) - U(3u));
+    prefetch_each<W>(spans.bytes, W::select(spans.coded, eights * spans.bits, U(0u)));
   } else {
+    static_cast<void>(w);
     static_cast<void>(chunk);
     static_cast<void>(ahead);
+    static_cast<void>(first);
+    static_cast<void>(step);
   }
 }
 

@@ -144,6 +144,12 @@ class HostWarp {
     for (const std::uint64_t one : value.v) sum += one;
     return sum;
   }
+  // The lower 32 bits.
+  static U narrowed(const Wide& value) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = static_cast<std::uint32_t>(value.v[i]);
+    return c;
+  }
   // Into U or Wide: the number, and its square, which fits.
   template <class Total>
   static Total widened(const U& value) {
@@ -252,6 +258,21 @@ class HostWarp {
     }
     return c;
   }
+  static U load(const std::uint8_t* from, const U& index, const M& mask) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      if (mask.v[i]) c.v[i] = from[index.v[i]];
+    }
+    return c;
+  }
+  // Addresses out of a table of pointers.
+  static Wide load(const std::byte* const* from, const U& index, const M& mask) {
+    Wide c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      if (mask.v[i]) c.v[i] = reinterpret_cast<std::uintptr_t>(from[index.v[i]]);
+    }
+    return c;
+  }
   // kCount words of each lane, one lane's behind the other's; `from` is aligned to 16 bytes.
   template <unsigned kCount>
   static void load_words(const std::byte* from, const U& index, U* out) {
@@ -287,9 +308,10 @@ class HostWarp {
   static void store_one(std::uint16_t* to, std::uint32_t value) {
     *to = static_cast<std::uint16_t>(value);
   }
-  // These bytes are wanted soon; of all lanes together, or of each lane alone.
-  static void prefetch(const void*, std::uint32_t) {}
+  // Whether it is worth while to say which lines of memory are wanted soon, one in each lane.
   static constexpr bool kPrefetches = false;
+  static constexpr std::uint32_t kLine = 128;  // bytes
+  static void fetch_lines(const Wide&, const M&) {}
   static void copy_bytes(const std::byte* from, std::byte* to, std::uint64_t size) {
     std::memcpy(to, from, size);
   }
