@@ -17,12 +17,19 @@ class DeviceWarp {
   using M = bool;
   using Wide = std::uint64_t;
 
-  // Scratch is in shared memory and this warp's alone.
-  __device__ __forceinline__ explicit DeviceWarp(std::uint32_t* tile)
-      : lane_(threadIdx.x % kLanes), tile_(tile) {}
+  // Scratch is in shared memory and this warp's alone; that of records is aligned to 16 bytes.
+  __device__ __forceinline__ explicit DeviceWarp(std::uint32_t* tile,
+                                                 std::uint32_t* records = nullptr)
+      : lane_(threadIdx.x % kLanes), tile_(tile) {
+    if (records != nullptr) {
+      records_ = settled(static_cast<std::uint32_t>(__cvta_generic_to_shared(records)));
+    }
+  }
 
   __device__ __forceinline__ U lane() const { return lane_; }
 
+  // Nothing with a barrier in it is run under a mask instead of behind a branch.
+  __device__ __forceinline__ static void apart() { __syncwarp(); }
   __device__ __forceinline__ static U settled(U value) {
     asm volatile("" : "+r"(value));
     return value;
@@ -133,6 +140,9 @@ class DeviceWarp {
   __device__ __forceinline__ static U byte(U word, std::uint32_t index) {
     return __byte_perm(word, 0, 0x4440 + index);
   }
+  __device__ __forceinline__ static U plus_byte(U plus, U word, std::uint32_t index) {
+    return __dp4a(word, 1u << (8 * index), plus);
+  }
   __device__ __forceinline__ static I clamped(I value, std::int32_t plus, std::int32_t top) {
     return __viaddmin_s32_relu(value, plus, top);
   }
@@ -206,6 +216,9 @@ class DeviceWarp {
   }
   __device__ __forceinline__ static Wide load(const std::byte* const* from, U index, bool mask) {
     return mask ? reinterpret_cast<Wide>(global(from)[index]) : 0u;
+  }
+  __device__ __forceinline__ static U byte_at(Wide address, bool mask) {
+    return mask ? *global(reinterpret_cast<const std::uint8_t*>(address)) : 0u;
   }
   template <unsigned kCount>
   __device__ __forceinline__ static void load_words(const std::byte* from, U index, U* out) {
@@ -305,14 +318,46 @@ class DeviceWarp {
   }
   __device__ __forceinline__ static U window(const Packed& packed, U from, std::uint32_t count,
                                              bool mask) {
+    const U all = window_and_more(packed, from, count, mask);
+    return count == 32 ? all : all & ((1u << count) - 1);
+  }
+  __device__ __forceinline__ static U window_and_more(const Packed& packed, U from,
+                                                      std::uint32_t count, bool mask) {
     const U at = from + packed.skew;
     const U shift = at % 32;
     const std::uint32_t* const word = packed.words + at / 32;
     // What is packed is not written by the kernel that reads it.
     const U low = mask ? __ldg(word) : 0;
     const U high = mask && shift + count > 32 ? __ldg(word + 1) : 0;
-    const U all = __funnelshift_r(low, high, shift);
-    return count == 32 ? all : all & ((1u << count) - 1);
+    return __funnelshift_r(low, high, shift);
+  }
+
+  // Through addresses of shared memory in a register: a compiler makes them anew at each access.
+  template <unsigned kCount>
+  __device__ __forceinline__ void put_records(const U* words) const {
+    const std::uint32_t mine = records_ + lane_ * kCount * 4;
+    __syncwarp();
+#pragma unroll
+    for (unsigned j = 0; j < kCount; j += 4) {
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(mine + 4 * j), "r"(words[j]),
+                   "r"(words[j + 1]), "r"(words[j + 2]), "r"(words[j + 3])
+                   : "memory");
+    }
+    __syncwarp();
+  }
+  template <unsigned kCount, unsigned kPart>
+  __device__ __forceinline__ void record(std::uint32_t index, unsigned at, U* words) const {
+    const std::uint32_t from = records_ + index * kCount * 4 + at * 4;
+    if constexpr (kPart == 2) {
+      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(from));
+    } else {
+#pragma unroll
+      for (unsigned j = 0; j < kPart; j += 4) {
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words[j]), "=r"(words[j + 1]), "=r"(words[j + 2]), "=r"(words[j + 3])
+                     : "r"(from + 4 * j));
+      }
+    }
   }
 
   __device__ __forceinline__ static std::uint32_t tile_start(const std::byte* to) {
@@ -394,6 +439,7 @@ class DeviceWarp {
 
   std::uint32_t lane_;
   std::uint32_t* tile_;
+  std::uint32_t records_ = 0;  // in shared memory
 };
 
 // Vectors of 16 bytes where both sides allow them, four of a thread at a time; else words put

@@ -58,6 +58,11 @@ struct Lanes {
     for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = a.v[i] >> n.v[i];
     return c;
   }
+  friend Lanes operator~(const Lanes& a) {
+    Lanes c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = static_cast<T>(~a.v[i]);
+    return c;
+  }
   friend Lanes operator-(const Lanes& a) {
     Lanes c;
     for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = -a.v[i];
@@ -73,6 +78,7 @@ class HostWarp {
   using M = Lanes<bool>;
   using Wide = Lanes<std::uint64_t>;
   static constexpr std::uint32_t kTileWords = 1024;
+  static constexpr std::uint32_t kRecordsMost = 16;  // words of a record
 
   [[nodiscard]] static U lane() {
     U lanes;
@@ -81,6 +87,7 @@ class HostWarp {
   }
 
   // The value, which no compiler makes anew where it is wanted: it was dear.
+  static void apart() {}  // What follows is rare: a branch shall lead around it.
   template <class T>
   static T settled(T value) {
     return value;
@@ -178,6 +185,9 @@ class HostWarp {
   // The lower 16 bits as a signed number.
   static I signed_half(const U& value) { return as_int(value << 16) >> 16; }
   static U byte(const U& word, std::uint32_t index) { return (word >> (8 * index)) & 255; }
+  static U plus_byte(const U& plus, const U& word, std::uint32_t index) {
+    return plus + byte(word, index);
+  }
   // min(max(value + plus, 0), top); min(value, top) and max(value, least) of signed numbers.
   static I clamped(const I& value, std::int32_t plus, std::int32_t top) {
     I c;
@@ -262,6 +272,14 @@ class HostWarp {
     U c;
     for (std::uint32_t i = 0; i < kLanes; ++i) {
       if (mask.v[i]) c.v[i] = from[index.v[i]];
+    }
+    return c;
+  }
+  // The byte at each lane's address.
+  static U byte_at(const Wide& address, const M& mask) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      if (mask.v[i]) c.v[i] = *reinterpret_cast<const std::uint8_t*>(address.v[i]);
     }
     return c;
   }
@@ -351,6 +369,27 @@ class HostWarp {
     return c;
   }
 
+  // Records of kCount words, a multiple of four, one for each lane to put and for all lanes to
+  // read. They lie in scratch of their own.
+  template <unsigned kCount>
+  void put_records(const U* words) {
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      for (unsigned j = 0; j < kCount; ++j) records_[i * kCount + j] = words[j].v[i];
+    }
+  }
+  // kPart words, two or a multiple of four, from word `at` of a record on.
+  template <unsigned kCount, unsigned kPart>
+  void record(std::uint32_t index, unsigned at, std::uint32_t* words) const {
+    std::memcpy(words, records_.data() + std::size_t{index} * kCount + at, sizeof(*words) * kPart);
+  }
+
+  // With anything at all above them.
+  static U window_and_more(const Packed& packed, const U& from, std::uint32_t count,
+                           const M& mask) {
+    const U bits = window(packed, from, count, mask);
+    return count == 32 ? bits : bits | U(~0u << count);
+  }
+
   // What is put together in the tile is written by tile_write. It starts at this bit of the tile.
   static std::uint32_t tile_start(const std::byte*) { return 0; }
   void tile_clear(std::uint32_t words) {
@@ -393,6 +432,7 @@ class HostWarp {
   }
 
   std::array<std::uint32_t, kTileWords> tile_{};
+  std::array<std::uint32_t, kRecordsMost * kLanes> records_{};
 };
 
 }  // namespace sluice::warp
