@@ -143,6 +143,10 @@ class DeviceWarp {
   __device__ __forceinline__ static U plus_byte(U plus, U word, std::uint32_t index) {
     return __dp4a(word, 1u << (8 * index), plus);
   }
+  __device__ __forceinline__ static U joined(U low, U high, U up) {
+    return __funnelshift_l(low, high, up);
+  }
+  __device__ __forceinline__ static U dot(U a, U b, U plus) { return __dp4a(a, b, plus); }
   __device__ __forceinline__ static I clamped(I value, std::int32_t plus, std::int32_t top) {
     return __viaddmin_s32_relu(value, plus, top);
   }
@@ -406,6 +410,16 @@ class DeviceWarp {
       if (k < size) bytes[k] = static_cast<std::uint8_t>(high >> (k % 4 * 8));
     }
   }
+  __device__ __forceinline__ void tile_word(U index, U value) const { tile_[index] = value; }
+  template <unsigned kCount>
+  __device__ __forceinline__ void tile_write_words(std::byte* to) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(to);
+    if (address % 4 != 0) return tile_write(to, kCount * kLanes * 4);
+    __syncwarp();
+    auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane_;
+#pragma unroll
+    for (unsigned k = 0; k < kCount; ++k) __stwb(words + k * kLanes, tile_[lane_ + k * kLanes]);
+  }
   __device__ __forceinline__ void tile_write(std::byte* to, std::uint32_t size) const {
     __syncwarp();
     const auto address = reinterpret_cast<std::uintptr_t>(to);
@@ -442,44 +456,6 @@ class DeviceWarp {
   std::uint32_t records_ = 0;  // in shared memory
 };
 
-// Vectors of 16 bytes where both sides allow them, four of a thread at a time; else words put
-// together from the two that they lie in.
-__device__ __forceinline__ void DeviceWarp::copy_bytes(const std::byte* from, std::byte* to,
-                                                       std::uint64_t size) {
-  const std::uint32_t lane = threadIdx.x % kLanes;
-  const auto source = reinterpret_cast<std::uintptr_t>(from);
-  const auto target = reinterpret_cast<std::uintptr_t>(to);
-  const bool vectors = ((source ^ target) & 15) == 0;
-  const std::uint32_t unit = vectors ? 16 : 4;
-  const auto all = static_cast<std::uint32_t>(size);
-  std::uint32_t head = static_cast<std::uint32_t>(-target) & (unit - 1);
-  if (head > all) head = all;
-  if (lane < head) to[lane] = from[lane];
-  const std::uint32_t units = (all - head) / unit;
-  if (vectors) {
-    const auto* const in = reinterpret_cast<const uint4*>(from + head);
-    auto* const out = reinterpret_cast<uint4*>(to + head);
-    for (std::uint32_t at = lane; at < units; at += 4 * kLanes) {
-      uint4 held[4];
-#pragma unroll
-      for (std::uint32_t k = 0; k < 4; ++k) {
-        if (at + k * kLanes < units) held[k] = in[at + k * kLanes];
-      }
-#pragma unroll
-      for (std::uint32_t k = 0; k < 4; ++k) {
-        if (at + k * kLanes < units) out[at + k * kLanes] = held[k];
-      }
-    }
-  } else {
-    const Packed in = packed(from + head);
-    auto* const out = reinterpret_cast<std::uint32_t*>(to + head);
-#pragma unroll 4
-    for (std::uint32_t at = lane; at < units; at += kLanes) {
-      out[at] = window(in, at * 32, 32, true);
-    }
-  }
-  const std::uint32_t rest = head + units * unit + lane;
-  if (rest < all) to[rest] = from[rest];
-}
-
 }  // namespace sluice::warp
+
+#include "cuda/warp_copy.cuh"

@@ -188,6 +188,20 @@ class HostWarp {
   static U plus_byte(const U& plus, const U& word, std::uint32_t index) {
     return plus + byte(word, index);
   }
+  // The upper of two words, after both have been shifted up by so many bits, at most 31.
+  static U joined(const U& low, const U& high, const U& up) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      const std::uint64_t both = std::uint64_t{high.v[i]} << 32 | low.v[i];
+      c.v[i] = static_cast<std::uint32_t>(both << up.v[i] >> 32);
+    }
+    return c;
+  }
+  // Σ over the four bytes of the products, and a number.
+  static U dot(const U& a, const U& b, U plus) {
+    for (std::uint32_t j = 0; j < 4; ++j) plus = plus + byte(a, j) * byte(b, j);
+    return plus;
+  }
   // min(max(value + plus, 0), top); min(value, top) and max(value, least) of signed numbers.
   static I clamped(const I& value, std::int32_t plus, std::int32_t top) {
     I c;
@@ -414,6 +428,15 @@ class HostWarp {
       const std::uint64_t both = low.v[i] | std::uint64_t{high.v[i]} << 32;
       if (mask.v[i]) std::memcpy(bytes + at.v[i], &both, size);
     }
+  }
+  // A whole word of the tile.
+  void tile_word(const U& index, const U& value) {
+    for (std::uint32_t i = 0; i < kLanes; ++i) tile_[index.v[i]] = value.v[i];
+  }
+  // kCount words for each lane.
+  template <unsigned kCount>
+  void tile_write_words(std::byte* to) const {
+    tile_write(to, kCount * kLanes * 4);
   }
   void tile_write(std::byte* to, std::uint32_t size) const { std::memcpy(to, tile_.data(), size); }
 
