@@ -14,9 +14,6 @@ using device::Kernel;
 using device::Launch;
 using device::Stream;
 
-constexpr unsigned kLeastLog2 = 6;
-constexpr unsigned kMostLog2 = 10;
-
 const char* describe(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
 
 int count(int* devices) { return cudaGetDeviceCount(devices); }
@@ -37,7 +34,7 @@ const void* find(Kernel kernel, unsigned log2_block) {
 // rank runs for long: so all are loaded now, even where CUDA would rather be lazy.
 int load_all() {
   for (std::uint32_t k = 0; k < device::kKernels; ++k) {
-    for (unsigned log2 = kLeastLog2; log2 <= kMostLog2; ++log2) {
+    for (unsigned log2 = device::kBlockLog2Least; log2 <= device::kBlockLog2Most; ++log2) {
       cudaFuncAttributes attributes;
       const cudaError_t error = cudaFuncGetAttributes(&attributes, find(Kernel{k}, log2));
       if (error != cudaSuccess) return error;
@@ -76,15 +73,9 @@ int copy(void* to, const void* from, std::size_t size, Stream stream) {
   return cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, static_cast<cudaStream_t>(stream));
 }
 
-unsigned log2_for(std::uint32_t block) {
-  unsigned log2 = kLeastLog2;
-  while (log2 < kMostLog2 && 1u << log2 < block) ++log2;
-  return log2;
-}
-
 int launch(const Launch* launch, Stream stream) {
   if (launch->tile_count == 0) return 0;
-  const void* const kernel = find(launch->kernel, log2_for(launch->block));
+  const void* const kernel = find(launch->kernel, block_log2(*launch));
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   const void* items = launch->items;
   const warp::Tile* tiles = launch->tiles;

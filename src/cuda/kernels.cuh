@@ -31,16 +31,17 @@ const void* keep_kernel(unsigned log2_block);
 
 }  // namespace sluice::cuda
 
-// A kernel of tide: 256 threads; `words` words of shared memory to a warp; registers for so many
-// blocks of threads at a time.
-#define SLUICE_TIDE_KERNEL(name, words, blocks) \
+// A kernel of tide: 256 threads; `words` words of shared memory to a warp, and for each of 32
+// blocks a record; registers for so many blocks of threads at a time.
+#define SLUICE_TIDE_KERNEL(name, words, record, blocks) \
   template <unsigned kMost> \
   __global__ void __launch_bounds__(kThreads, at_most(blocks)) \
       name##_tiles(const warp::TideChunk* items, const warp::Tile* tiles) { \
     __shared__ std::uint32_t scratch[kWarps][words]; \
+    __shared__ alignas(16) std::uint32_t records[kWarps][warp::kLanes * (record)]; \
     const warp::Tile tile = tiles[blockIdx.x]; \
     const unsigned which = threadIdx.x / warp::kLanes; \
-    warp::DeviceWarp w(scratch[which]); \
+    warp::DeviceWarp w(scratch[which], records[which]); \
     warp::name<kMost>(w, items[tile.item], tile.first, which, kWarps); \
   } \
   const void* name##_kernel(unsigned log2_block) { \

@@ -3,6 +3,6 @@
 
 namespace sluice::cuda {
 
-SLUICE_TIDE_KERNEL(check, 1, 6)
+SLUICE_TIDE_KERNEL(check, 1, 4, 6)
 
 }  // namespace sluice::cuda

@@ -3,6 +3,6 @@
 
 namespace sluice::cuda {
 
-SLUICE_TIDE_KERNEL(decode, 1, (kMost <= 8 ? 5 : kMost == 9 ? 2 : 1))
+SLUICE_TIDE_KERNEL(decode, 1, 12, (kMost <= 8 ? 5 : kMost == 9 ? 2 : 1))
 
 }  // namespace sluice::cuda

@@ -3,6 +3,6 @@
 
 namespace sluice::cuda {
 
-SLUICE_TIDE_KERNEL(keep, 1, (kMost <= 7 ? 4 : kMost == 8 ? 3 : kMost == 9 ? 2 : 1))
+SLUICE_TIDE_KERNEL(keep, 1, 16, (kMost <= 7 ? 4 : kMost == 8 ? 3 : kMost == 9 ? 2 : 1))
 
 }  // namespace sluice::cuda

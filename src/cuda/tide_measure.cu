@@ -3,6 +3,6 @@
 
 namespace sluice::cuda {
 
-SLUICE_TIDE_KERNEL(measure, 1, (kMost <= 8 ? 6 : kMost == 9 ? 4 : 2))
+SLUICE_TIDE_KERNEL(measure, 1, 1, (kMost <= 8 ? 6 : kMost == 9 ? 4 : 2))
 
 }  // namespace sluice::cuda

@@ -17,12 +17,19 @@ class DeviceWarp {
   using M = bool;
   using Wide = std::uint64_t;
 
-  // Scratch is in shared memory and this warp's alone.
-  __device__ __forceinline__ explicit DeviceWarp(std::uint32_t* tile)
-      : lane_(threadIdx.x % kLanes), tile_(tile) {}
+  // Scratch is in shared memory and this warp's alone; that of records is aligned to 16 bytes.
+  __device__ __forceinline__ explicit DeviceWarp(std::uint32_t* tile,
+                                                 std::uint32_t* records = nullptr)
+      : lane_(threadIdx.x % kLanes), tile_(tile) {
+    if (records != nullptr) {
+      records_ = settled(static_cast<std::uint32_t>(__cvta_generic_to_shared(records)));
+    }
+  }
 
   __device__ __forceinline__ U lane() const { return lane_; }
 
+  // Nothing with a barrier in it is run under a mask instead of behind a branch.
+  __device__ __forceinline__ static void apart() { __syncwarp(); }
   __device__ __forceinline__ static U settled(U value) {
     asm volatile("" : "+r"(value));
     return value;
@@ -109,6 +116,7 @@ class DeviceWarp {
     for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);
     return value;
   }
+  __device__ __forceinline__ static U narrowed(Wide value) { return static_cast<U>(value); }
   template <class Total>
   __device__ __forceinline__ static Total widened(U value) {
     return value;
@@ -132,6 +140,13 @@ class DeviceWarp {
   __device__ __forceinline__ static U byte(U word, std::uint32_t index) {
     return __byte_perm(word, 0, 0x4440 + index);
   }
+  __device__ __forceinline__ static U plus_byte(U plus, U word, std::uint32_t index) {
+    return __dp4a(word, 1u << (8 * index), plus);
+  }
+  __device__ __forceinline__ static U joined(U low, U high, U up) {
+    return __funnelshift_l(low, high, up);
+  }
+  __device__ __forceinline__ static U dot(U a, U b, U plus) { return __dp4a(a, b, plus); }
   __device__ __forceinline__ static I clamped(I value, std::int32_t plus, std::int32_t top) {
     return __viaddmin_s32_relu(value, plus, top);
   }
@@ -200,6 +215,15 @@ class DeviceWarp {
   __device__ __forceinline__ static U load(const std::int32_t* from, U index, bool mask) {
     return mask ? static_cast<U>(global(from)[index]) : 0u;
   }
+  __device__ __forceinline__ static U load(const std::uint8_t* from, U index, bool mask) {
+    return mask ? global(from)[index] : 0u;
+  }
+  __device__ __forceinline__ static Wide load(const std::byte* const* from, U index, bool mask) {
+    return mask ? reinterpret_cast<Wide>(global(from)[index]) : 0u;
+  }
+  __device__ __forceinline__ static U byte_at(Wide address, bool mask) {
+    return mask ? *global(reinterpret_cast<const std::uint8_t*>(address)) : 0u;
+  }
   template <unsigned kCount>
   __device__ __forceinline__ static void load_words(const std::byte* from, U index, U* out) {
     const auto* const words = reinterpret_cast<const std::uint32_t*>(from) + index * kCount;
@@ -261,15 +285,11 @@ class DeviceWarp {
   __device__ __forceinline__ static void store_one(std::uint16_t* to, std::uint32_t value) {
     if (threadIdx.x % kLanes == 0) *to = static_cast<std::uint16_t>(value);
   }
-  // Into L2, a line to a lane: at most 4 KiB.
-  __device__ __forceinline__ static void prefetch(const void* from, std::uint32_t size) {
-    const std::uint32_t at = threadIdx.x % kLanes * kLine;
-    if (at < size) fetch_line(static_cast<const std::byte*>(from) + at);
-  }
   static constexpr bool kPrefetches = true;
   static constexpr std::uint32_t kLine = 128;
-  __device__ __forceinline__ static void fetch_line(const void* line) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+  // Into L2.
+  __device__ __forceinline__ static void fetch_lines(Wide line, bool mask) {
+    if (mask) asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
   }
   __device__ __forceinline__ static void copy_bytes(const std::byte* from, std::byte* to,
                                                     std::uint64_t size);
@@ -302,14 +322,46 @@ class DeviceWarp {
   }
   __device__ __forceinline__ static U window(const Packed& packed, U from, std::uint32_t count,
                                              bool mask) {
+    const U all = window_and_more(packed, from, count, mask);
+    return count == 32 ? all : all & ((1u << count) - 1);
+  }
+  __device__ __forceinline__ static U window_and_more(const Packed& packed, U from,
+                                                      std::uint32_t count, bool mask) {
     const U at = from + packed.skew;
     const U shift = at % 32;
     const std::uint32_t* const word = packed.words + at / 32;
     // What is packed is not written by the kernel that reads it.
     const U low = mask ? __ldg(word) : 0;
     const U high = mask && shift + count > 32 ? __ldg(word + 1) : 0;
-    const U all = __funnelshift_r(low, high, shift);
-    return count == 32 ? all : all & ((1u << count) - 1);
+    return __funnelshift_r(low, high, shift);
+  }
+
+  // Through addresses of shared memory in a register: a compiler makes them anew at each access.
+  template <unsigned kCount>
+  __device__ __forceinline__ void put_records(const U* words) const {
+    const std::uint32_t mine = records_ + lane_ * kCount * 4;
+    __syncwarp();
+#pragma unroll
+    for (unsigned j = 0; j < kCount; j += 4) {
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(mine + 4 * j), "r"(words[j]),
+                   "r"(words[j + 1]), "r"(words[j + 2]), "r"(words[j + 3])
+                   : "memory");
+    }
+    __syncwarp();
+  }
+  template <unsigned kCount, unsigned kPart>
+  __device__ __forceinline__ void record(std::uint32_t index, unsigned at, U* words) const {
+    const std::uint32_t from = records_ + index * kCount * 4 + at * 4;
+    if constexpr (kPart == 2) {
+      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(from));
+    } else {
+#pragma unroll
+      for (unsigned j = 0; j < kPart; j += 4) {
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words[j]), "=r"(words[j + 1]), "=r"(words[j + 2]), "=r"(words[j + 3])
+                     : "r"(from + 4 * j));
+      }
+    }
   }
 
   __device__ __forceinline__ static std::uint32_t tile_start(const std::byte* to) {
@@ -358,6 +410,16 @@ class DeviceWarp {
       if (k < size) bytes[k] = static_cast<std::uint8_t>(high >> (k % 4 * 8));
     }
   }
+  __device__ __forceinline__ void tile_word(U index, U value) const { tile_[index] = value; }
+  template <unsigned kCount>
+  __device__ __forceinline__ void tile_write_words(std::byte* to) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(to);
+    if (address % 4 != 0) return tile_write(to, kCount * kLanes * 4);
+    __syncwarp();
+    auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane_;
+#pragma unroll
+    for (unsigned k = 0; k < kCount; ++k) __stwb(words + k * kLanes, tile_[lane_ + k * kLanes]);
+  }
   __device__ __forceinline__ void tile_write(std::byte* to, std::uint32_t size) const {
     __syncwarp();
     const auto address = reinterpret_cast<std::uintptr_t>(to);
@@ -391,46 +453,9 @@ class DeviceWarp {
 
   std::uint32_t lane_;
   std::uint32_t* tile_;
+  std::uint32_t records_ = 0;  // in shared memory
 };
 
-// Vectors of 16 bytes where both sides allow them, four of a thread at a time; else words put
-// together from the two that they lie in.
-__device__ __forceinline__ void DeviceWarp::copy_bytes(const std::byte* from, std::byte* to,
-                                                       std::uint64_t size) {
-  const std::uint32_t lane = threadIdx.x % kLanes;
-  const auto source = reinterpret_cast<std::uintptr_t>(from);
-  const auto target = reinterpret_cast<std::uintptr_t>(to);
-  const bool vectors = ((source ^ target) & 15) == 0;
-  const std::uint32_t unit = vectors ? 16 : 4;
-  const auto all = static_cast<std::uint32_t>(size);
-  std::uint32_t head = static_cast<std::uint32_t>(-target) & (unit - 1);
-  if (head > all) head = all;
-  if (lane < head) to[lane] = from[lane];
-  const std::uint32_t units = (all - head) / unit;
-  if (vectors) {
-    const auto* const in = reinterpret_cast<const uint4*>(from + head);
-    auto* const out = reinterpret_cast<uint4*>(to + head);
-    for (std::uint32_t at = lane; at < units; at += 4 * kLanes) {
-      uint4 held[4];
-#pragma unroll
-      for (std::uint32_t k = 0; k < 4; ++k) {
-        if (at + k * kLanes < units) held[k] = in[at + k * kLanes];
-      }
-#pragma unroll
-      for (std::uint32_t k = 0; k < 4; ++k) {
-        if (at + k * kLanes < units) out[at + k * kLanes] = held[k];
-      }
-    }
-  } else {
-    const Packed in = packed(from + head);
-    auto* const out = reinterpret_cast<std::uint32_t*>(to + head);
-#pragma unroll 4
-    for (std::uint32_t at = lane; at < units; at += kLanes) {
-      out[at] = window(in, at * 32, 32, true);
-    }
-  }
-  const std::uint32_t rest = head + units * unit + lane;
-  if (rest < all) to[rest] = from[rest];
-}
-
 }  // namespace sluice::warp
+
+#include "cuda/warp_copy.cuh"

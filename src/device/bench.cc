@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 
 namespace sluice::device {
@@ -115,7 +116,10 @@ template <class Item, class Units>
 void Bench::prepare(Kernel kernel, std::span<const Item> items, std::uint32_t tile, Units units) {
   std::uint32_t tile_count = 0;
   for (const Item& item : items) {
-    const std::uint64_t tiles = divide_up(std::uint64_t{units(item)}, std::uint64_t{tile});
+    const std::uint64_t all = units(item);
+    // Kernels count units in 32 bits, and up to a tile beyond the last.
+    SLUICE_ASSERT(all <= (std::uint64_t{1} << 32) - tile);
+    const std::uint64_t tiles = divide_up(all, std::uint64_t{tile});
     tile_count += static_cast<std::uint32_t>(tiles);
   }
   if (tile_count != 0) {

@@ -81,6 +81,12 @@ TEST_F(BenchTest, AnItemLargerThanATileIsSeveralTiles) {
   EXPECT_EQ(from, to);
 }
 
+using BenchDeathTest = BenchTest;
+TEST_F(BenchDeathTest, AnItemWhoseUnitsDoNotFit32BitsIsABug) {
+  bench_.add(warp::Copy{nullptr, nullptr, (std::uint64_t{1} << 32) - warp::kCopyTile + 1});
+  EXPECT_DEATH(static_cast<void>(bench_.submit()), "assertion failed");
+}
+
 TEST_F(BenchTest, ItemsWithoutUnitsLaunchNothing) {
   bench_.add(warp::Copy{nullptr, nullptr, 0});
   ASSERT_TRUE(bench_.submit());

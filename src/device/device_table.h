@@ -35,6 +35,15 @@ struct Launch {
   std::uint32_t tile_count = 0;
 };
 
+// Kernels of tide are made for each log2 of a largest block: the one of a launch.
+inline constexpr unsigned kBlockLog2Least = 6;
+inline constexpr unsigned kBlockLog2Most = 10;
+constexpr unsigned block_log2(const Launch& launch) {
+  unsigned log2 = kBlockLog2Least;
+  while (log2 < kBlockLog2Most && 1u << log2 < launch.block) ++log2;
+  return log2;
+}
+
 using Stream = void*;  // a cudaStream_t
 using Event = void*;   // a cudaEvent_t
 

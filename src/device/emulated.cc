@@ -4,9 +4,7 @@
 #include <new>
 
 #include "base/float_environment.h"
-#include "device/device_table.h"
-#include "kernels/warp/tiles.h"
-#include "kernels/warp/warp_host.h"
+#include "device/emulated_tiles.h"
 
 namespace sluice::device {
 namespace {
@@ -15,30 +13,8 @@ constexpr int kNoMemory = 1;
 constexpr int kUnknownKernel = 2;
 constexpr int kNoDevice = 3;
 constexpr std::size_t kMemoryAlignment = 256;  // as CUDA's
-constexpr unsigned kMost = 10;                 // log2 of the largest block
-
-constexpr std::uint32_t kWarps = 8;  // that share a tile, as on a GPU
 
 using warp::HostWarp;
-
-// What one of the warps does of a tile.
-struct Part {
-  std::uint32_t first = 0;
-  std::uint32_t offset = 0;
-  std::uint32_t step = 1;
-};
-
-template <class Item, class Body>
-void for_tiles(const Launch& launch, Body body) {
-  const auto* const items = static_cast<const Item*>(launch.items);
-  HostWarp w;
-  for (std::uint32_t i = 0; i < launch.tile_count; ++i) {
-    const warp::Tile& tile = launch.tiles[i];
-    for (std::uint32_t offset = 0; offset < kWarps; ++offset) {
-      body(w, items[tile.item], Part{tile.first, offset, kWarps});
-    }
-  }
-}
 
 int run(const Launch* launch, Stream) {
   const FloatEnvironment environment;
@@ -70,35 +46,18 @@ int run(const Launch* launch, Stream) {
       });
       return 0;
     case Kernel::measure:
-      for_tiles<warp::TideChunk>(
-          *launch, [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
-            warp::measure<kMost>(w, item, part.first, part.offset, part.step);
-          });
-      return 0;
-    case Kernel::encode:
-      for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
-                                   warp::encode<kMost>(w, item, part.first, part.offset, part.step);
-                                 });
+      for_blocks_of(*launch, []<unsigned kMost>(HostWarp& w, const auto& item, const Part& part) {
+        warp::measure<kMost>(w, item, part.first, part.offset, part.step);
+      });
       return 0;
     case Kernel::check:
-      for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
-                                   warp::check<kMost>(w, item, part.first, part.offset, part.step);
-                                 });
+      for_blocks_of(*launch, []<unsigned kMost>(HostWarp& w, const auto& item, const Part& part) {
+        warp::check<kMost>(w, item, part.first, part.offset, part.step);
+      });
       return 0;
-    case Kernel::decode:
-      for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
-                                   warp::decode<kMost>(w, item, part.first, part.offset, part.step);
-                                 });
-      return 0;
-    case Kernel::keep:
-      for_tiles<warp::TideChunk>(*launch,
-                                 [](HostWarp& w, const warp::TideChunk& item, const Part& part) {
-                                   warp::keep<kMost>(w, item, part.first, part.offset, part.step);
-                                 });
-      return 0;
+    case Kernel::encode: emulate_encode(*launch); return 0;
+    case Kernel::decode: emulate_decode(*launch); return 0;
+    case Kernel::keep: emulate_keep(*launch); return 0;
   }
   return kUnknownKernel;
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <random>
 #include <span>
@@ -29,13 +30,23 @@ inline std::vector<Tile> tiles_of(std::span<const std::uint64_t> units, std::uin
   return tiles;
 }
 
+// As the bench launches them: with the largest block of any item.
+template <class Item>
+void launch(device::Kernel kernel, std::span<const Item> items,
+            std::span<const std::uint64_t> units, std::uint32_t tile) {
+  const auto tiles = tiles_of(units, tile);
+  std::uint32_t block = 0;
+  if constexpr (requires(const Item& item) { item.block; }) {
+    for (const Item& item : items) block = std::max(block, item.block);
+  }
+  const device::Launch launch{kernel, block, items.data(), tiles.data(),
+                              static_cast<std::uint32_t>(tiles.size())};
+  ASSERT_EQ(device::emulated().launch(&launch, nullptr), 0);
+}
 // One item.
 template <class Item>
 void launch(device::Kernel kernel, const Item& item, std::uint64_t units, std::uint32_t tile) {
-  const auto tiles = tiles_of({&units, 1}, tile);
-  const device::Launch launch{kernel, 1024, &item, tiles.data(),
-                              static_cast<std::uint32_t>(tiles.size())};
-  ASSERT_EQ(device::emulated().launch(&launch, nullptr), 0);
+  launch(kernel, std::span(&item, 1), std::span<const std::uint64_t>(&units, 1), tile);
 }
 
 // Values in a format, at an address that is aligned for their elements and, if asked, for no more.

@@ -137,9 +137,12 @@ TEST(WarpTide, AShiftThatCannotBeIsFoundInEveryGrain) {
     shift = std::byte{5};
     hand.launch_over(device::Kernel::check);
     ASSERT_EQ(hand.finding().bad, 0u);
-    shift = std::byte{6};
-    hand.launch_over(device::Kernel::check);
-    ASSERT_EQ(hand.finding().bad, kBadShift) << grain;
+    for (const unsigned wrong : {6u, 26u, 27u, 32u, 250u, 255u}) {
+      hand.finding() = {};
+      shift = static_cast<std::byte>(wrong);
+      hand.launch_over(device::Kernel::check);
+      ASSERT_EQ(hand.finding().bad, kBadShift) << grain << ", " << wrong;
+    }
   }
 }
 

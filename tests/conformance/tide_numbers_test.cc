@@ -11,6 +11,8 @@
 namespace sluice::warp {
 namespace {
 
+using U = HostWarp::U;
+
 TEST(TideNumbers, ConstantsAreTheCodecs) {
   EXPECT_EQ(kCodeZero, tide::kCodeZero);
   EXPECT_EQ(kCodeNotFinite, tide::kCodeNotFinite);
@@ -42,13 +44,13 @@ TEST(TideNumbers, FactorsAreTheCodecsForAllCodesAndSizes) {
   const TideTables<HostWarp> tables{HostWarp()};
   for (std::uint32_t code = tide::kCodeLeast; code <= tide::kCodeMost; ++code) {
     for (unsigned log2 = 4; log2 <= 10; ++log2) {
-      ASSERT_EQ(tables.encode_factor(code, log2),
+      ASSERT_EQ(HostWarp::broadcast(tables.factors(U(code), U(log2)), 0),
                 tide::encode_factor(static_cast<tide::Code12>(code), log2))
           << code;
     }
   }
   for (unsigned width = 1; width <= 8; ++width) {
-    EXPECT_EQ(tables.multiplier(width), dither::kMultiplier[width]);
+    EXPECT_EQ(HostWarp::broadcast(tables.multipliers(U(width - 1)), 0), dither::kMultiplier[width]);
   }
 }
 
@@ -81,12 +83,17 @@ void expect_affines(std::uint32_t contributors, double constant(unsigned, std::u
     const double step = tide::unit_step(width, contributors);
     const double centre = constant(width, contributors);
     for (std::uint32_t code = tide::kCodeLeast; code <= tide::kCodeMost; ++code) {
+      // A size in each lane.
+      const U log2s = U(4u) + HostWarp::select(HostWarp::lane() < U(7u), HostWarp::lane(), U(0u));
+      const TideAffine<HostWarp> mine =
+          affine_of<HostWarp>(affines, U(width - 1), U(code), log2s, HostWarp::M(true));
       for (unsigned log2 = 4; log2 <= 10; ++log2) {
-        const TideAffine mine = affine_of(affines, width, code, log2);
         const auto wanted =
             tide::decode_affine(static_cast<tide::Code12>(code), log2, step, centre);
-        ASSERT_EQ(mine.factor, wanted.factor) << contributors << ' ' << width << ' ' << code;
-        ASSERT_EQ(mine.centre, wanted.centre) << contributors << ' ' << width << ' ' << code;
+        ASSERT_EQ(HostWarp::broadcast(mine.factor, log2 - 4), wanted.factor)
+            << contributors << ' ' << width << ' ' << code;
+        ASSERT_EQ(HostWarp::broadcast(mine.centre, log2 - 4), wanted.centre)
+            << contributors << ' ' << width << ' ' << code;
       }
     }
   }

@@ -194,7 +194,7 @@ TEST_P(WarpSums, StripsAreTheRoundsForAllWidthsGrainsAndWorkers) {
         segment.what = {.op = Op::lane_sum,
                         .bits = static_cast<std::uint8_t>(bits),
                         .down = down,
-                        .extra = static_cast<std::uint8_t>(down == Down::full ? 0 : turn % 4),
+                        .extra = static_cast<std::uint8_t>(down == Down::full ? 0 : turn % 5),
                         .count = 1024 * (1 + turn % 3) + (turn % 4 == 0 ? 0 : turn % 1000),
                         .grain = grain};
         const std::size_t stride = round_up(up_size(segment.what), std::size_t{16}) + 16;

@@ -138,6 +138,7 @@ SLUICE_WARP void load_floats(const W& w, const float* from, std::uint32_t count,
       W::template load_run<S::kRun>(from, at, out + q * S::kRun);
       continue;
     }
+    if (S::kRun > 1) W::apart();
     SLUICE_WARP_UNROLL
     for (unsigned j = 0; j < S::kRun; ++j) {
       const auto index = at + typename W::U(j);
@@ -159,6 +160,7 @@ SLUICE_WARP void load_halves(const W& w, const std::uint16_t* from, floats::Form
     if (S::kRun > 1 && vectors) {
       W::template load_run<S::kRun>(from, at, codes);
     } else {
+      if (S::kRun > 1) W::apart();
       SLUICE_WARP_UNROLL
       for (unsigned j = 0; j < S::kRun; ++j) {
         const auto index = at + typename W::U(j);
@@ -195,6 +197,7 @@ SLUICE_WARP void store_floats(const W& w, float* to, std::uint32_t count,
       W::template store_run<S::kRun>(to, at, values + q * S::kRun);
       continue;
     }
+    if (S::kRun > 1) W::apart();
     SLUICE_WARP_UNROLL
     for (unsigned j = 0; j < S::kRun; ++j) {
       const auto index = at + typename W::U(j);
@@ -215,6 +218,7 @@ SLUICE_WARP void store_halves(const W& w, std::uint16_t* to, std::uint32_t count
       W::template store_run<S::kRun>(to, at, codes + q * S::kRun);
       continue;
     }
+    if (S::kRun > 1) W::apart();
     SLUICE_WARP_UNROLL
     for (unsigned j = 0; j < S::kRun; ++j) {
       const auto index = at + typename W::U(j);

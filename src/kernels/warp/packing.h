@@ -16,6 +16,34 @@ SLUICE_WARP void put_two(W& w, typename W::U at, typename W::U low, typename W::
   w.tile_bytes(at, low | (high << half), high >> (32 - half), bits, mask);
 }
 
+// kCount words of each lane, at any byte of the tile. What lies in front of a lane's is put there
+// by somebody else, to the very byte: by the lane before it, say.
+template <unsigned kCount, class W>
+SLUICE_WARP void put_words(W& w, typename W::U at, const typename W::U* words) {
+  using U = typename W::U;
+  const U first = at >> 2;
+  const U skip = at & 3u;
+  if (!W::any(skip != U(0u))) {
+    SLUICE_WARP_UNROLL
+    for (unsigned k = 0; k < kCount; ++k) w.tile_word(first + U(k), words[k]);
+    return;
+  }
+  // Bytes at both ends, and between them what of two words falls into one.
+  const U up = skip << 3;
+  const U low = words[0] << up;
+  const U high = W::joined(words[kCount - 1], U(0u), up);
+  SLUICE_WARP_UNROLL
+  for (unsigned k = 0; k < 4; ++k) {
+    const U here = (first << 2) + U(k);
+    w.tile_bytes(here, low >> (8 * k), U(0u), 1, U(k) >= skip);
+    w.tile_bytes(here + U(4 * kCount), high >> (8 * k), U(0u), 1, U(k) < skip);
+  }
+  SLUICE_WARP_UNROLL
+  for (unsigned k = 1; k < kCount; ++k) {
+    w.tile_word(first + U(k), W::joined(words[k - 1], words[k], up));
+  }
+}
+
 // Packs eight lanes of `bits` bits: so many bytes of the tile from `at` on.
 template <class W>
 SLUICE_WARP void put_group(W& w, typename W::U at, std::uint32_t bits, const typename W::U* lanes,

@@ -1,9 +1,15 @@
 // Sums of lanes as they go down: kernels/sums has the formulae.
 #pragma once
 
-#include "kernels/warp/tide_reading.h"
+#include "kernels/warp/tide_numbers.h"
 
 namespace sluice::warp {
+
+// sums::Rounding::shift_max.
+SLUICE_WARP std::uint32_t shift_max(std::uint32_t top, std::uint32_t bits) {
+  const std::uint32_t widest = top == 0 ? 0 : log2_floor(top) + 1;
+  return widest > bits ? widest - bits : 0;
+}
 
 // sums::round. The shift may be another one in every lane.
 template <class W>

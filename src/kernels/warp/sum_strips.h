@@ -17,6 +17,7 @@ class SumStrips {
   static constexpr std::uint32_t kStrip = 1024;
   static constexpr std::uint32_t kEach = kStrip / kLanes;  // codes of a lane
   static constexpr std::uint32_t kDownBitsMax = 16;
+  static constexpr std::uint32_t kRoundBitsMax = 12;  // of a code, and four beyond it
   // Of the warp's scratch: all sums of a strip, and a header for every lane at the most.
   static constexpr std::uint32_t kTileBits = kStrip * kDownBitsMax + 8 * kLanes;
 
@@ -26,8 +27,9 @@ class SumStrips {
     if (sum.op != SumOp::lane_sum || sum.down_bits > kDownBitsMax) return false;
     const bool grains = sum.grain >= kEach && sum.grain <= kStrip && kStrip % sum.grain == 0;
     const std::uint32_t top = sum.contributors * ((1u << sum.bits) - 1);
-    return grains && sum.contributors <= 256 && (sum.form == SumForm::full || top < 2048) &&
-           is_aligned(sum.source, kVector) && sum.stride % kVector == 0;
+    const bool form = sum.form == SumForm::full || (top < 2048 && sum.down_bits <= kRoundBitsMax);
+    return grains && sum.contributors <= 256 && form && is_aligned(sum.source, kVector) &&
+           sum.stride % kVector == 0;
   }
 
   SLUICE_WARP SumStrips(W& w, const Sum& sum)
@@ -199,7 +201,25 @@ class SumStrips {
     }
   }
 
-  // Of one lane's sums.
+  // Of one lane's sums, for a shift that cuts nothing off: Σ(2r + 1 − 2^shift)², where r is what is
+  // shifted out. Sums of 256 workers have 8 bits more than a code, so r has no more than that.
+  SLUICE_WARP U uncut_error(std::uint32_t shift, const U* halves) const {
+    if (shift == 1) return U(kEach);
+    // Sums less the centre, plus a multiple of 2^shift.
+    const std::uint32_t plus = ((0u - ((top_ + 1) >> 1)) & ((1u << shift) - 1)) * 0x10001u;
+    const std::uint32_t mask = ((1u << shift) - 1) * 0x10001u;
+    U once(0u);
+    U squares(0u);
+    SLUICE_WARP_UNROLL
+    for (unsigned i = 0; i < kHalves; i += 2) {
+      const U four = ((halves[i] + plus) & mask) | (((halves[i + 1] + plus) & mask) << 8);
+      once = W::dot(four, U(0x01010101u), once);
+      squares = W::dot(four, four, squares);
+    }
+    const std::uint32_t off = (1u << shift) - 1;
+    return (squares << 2) - once * U(4 * off) + U(kEach * off * off);
+  }
+  // For any shift.
   SLUICE_WARP U squared_error(std::uint32_t shift, const U* halves) const {
     const std::uint32_t bits = it_.down_bits;
     if (shift != 0) {
@@ -226,15 +246,15 @@ class SumStrips {
     return total;
   }
 
-  // sums::best_shift of each lane's grain. The largest shift cuts nothing off; where it is 1, every
-  // sum is off by one.
+  // sums::best_shift of each lane's grain. The largest shift cuts nothing off.
   SLUICE_WARP U best_shift(const U* halves) const {
     const std::uint32_t most = shift_max(top_, it_.down_bits);
     U best(0u);
     U least(0u);
     SLUICE_WARP_NO_UNROLL
     for (std::uint32_t shift = 0; shift <= most; ++shift) {
-      U error = shift == 1 && most == 1 ? U(kEach) : squared_error(shift, halves);
+      U error =
+          shift != 0 && shift == most ? uncut_error(shift, halves) : squared_error(shift, halves);
       for (std::uint32_t apart = 1; apart < it_.grain / kEach; apart *= 2) {
         error = error + W::shuffle_xor(error, apart);
       }
@@ -245,31 +265,66 @@ class SumStrips {
     return best;
   }
 
+  // Sums on their way down. Those of a lane fill `down_bits` words, whatever that number is.
   SLUICE_WARP void write(std::uint32_t strip, const U* halves) {
-    const std::uint32_t bits = it_.down_bits;
-    const std::uint32_t header = it_.form == SumForm::round ? 1 : 0;
-    const std::uint32_t grains = kStrip / it_.grain;
-    const std::uint32_t grain_size = header + it_.grain / 8 * bits;
-    std::byte* const to = it_.down + std::uint64_t{strip} * grains * grain_size;
-    const U shift = header != 0 ? best_shift(halves) : U(0u);
+    if (it_.form == SumForm::round) return write_as<1, kRoundBitsMax, true>(strip, halves);
+    write_as<1, kDownBitsMax, false>(strip, halves);
+  }
+  template <unsigned kLeast, unsigned kMost, bool kRounds>
+  SLUICE_WARP void write_as(std::uint32_t strip, const U* halves) {
+    if constexpr (kLeast < kMost) {
+      constexpr unsigned kMiddle = (kLeast + kMost) / 2;
+      if (it_.down_bits <= kMiddle) return write_as<kLeast, kMiddle, kRounds>(strip, halves);
+      write_as<kMiddle + 1, kMost, kRounds>(strip, halves);
+    } else if constexpr (kRounds) {
+      write_rounded<kLeast>(strip, halves);
+    } else {
+      write_full<kLeast>(strip, halves);
+    }
+  }
+  template <unsigned kDown>
+  SLUICE_WARP void write_full(std::uint32_t strip, const U* halves) {
+    U words[kDown];
+    pack<kDown>(halves, words, [](U sum) { return sum; });
+    std::byte* const to = it_.down + std::uint64_t{strip} * (kStrip / 8 * kDown);
+    w_.tile_begin();
+    put_words<kDown>(w_, w_.lane() * U(4 * kDown) + U(W::tile_start(to) / 8), words);
+    w_.template tile_write_words<kDown>(to);
+  }
+  template <unsigned kDown>
+  SLUICE_WARP void write_rounded(std::uint32_t strip, const U* halves) {
+    const U shift = best_shift(halves);
+    U words[kDown];
+    pack<kDown>(halves, words, [&](U sum) { return rounded<W>(sum, top_, kDown, shift); });
     const unsigned log2_each = log2_floor(it_.grain / kEach);  // of the lanes of a grain
     const U number = w_.lane() >> log2_each;
-    const U within = w_.lane() & ((1u << log2_each) - 1);
-    const U start = number * U(grain_size) + U(W::tile_start(to) / 8);
+    const std::uint32_t grains = kLanes >> log2_each;
+    std::byte* const to = it_.down + std::uint64_t{strip} * (kStrip / 8 * kDown + grains);
+    // A header for every grain so far.
+    const U at = w_.lane() * U(4 * kDown) + number + U(1u + W::tile_start(to) / 8);
     w_.tile_begin();
-    if (header != 0) w_.tile_bytes(start, shift, U(0u), 1, within == U(0u));
-    const U first = start + within * U(kGroups * bits) + U(header);
+    const U within = w_.lane() & ((1u << log2_each) - 1);
+    w_.tile_bytes(at - U(1u), shift, U(0u), 1, within == U(0u));
+    put_words<kDown>(w_, at, words);
+    w_.tile_write(to, kStrip / 8 * kDown + grains);
+  }
+  // Codes of kDown bits, one behind the other.
+  template <unsigned kDown, class Code>
+  SLUICE_WARP static void pack(const U* halves, U* words, Code code) {
+    SLUICE_WARP_UNROLL
+    for (unsigned i = 0; i < kDown; ++i) words[i] = U(0u);
     SLUICE_WARP_UNROLL
     for (unsigned g = 0; g < kGroups; ++g) {
       U sums[kGroup];
       sums_of(halves, g, sums);
-      if (header != 0) {
-        SLUICE_WARP_UNROLL
-        for (unsigned j = 0; j < kGroup; ++j) sums[j] = rounded<W>(sums[j], top_, bits, shift);
+      SLUICE_WARP_UNROLL
+      for (unsigned j = 0; j < kGroup; ++j) {
+        const unsigned at = (g * kGroup + j) * kDown;
+        const U one = code(sums[j]);
+        words[at / 32] = words[at / 32] | (one << (at % 32));
+        if (at % 32 + kDown > 32) words[at / 32 + 1] = one >> (32 - at % 32);
       }
-      put_group(w_, first + U(g * bits), bits, sums, typename W::M(true));
     }
-    w_.tile_write(to, grains * grain_size);
   }
 
   W& w_;

@@ -17,10 +17,11 @@ struct TideInput {
 
   // Asks for a whole block's memory ahead of time.
   template <class W>
-  SLUICE_WARP void prefetch(std::uint32_t first, std::uint32_t block) const {
+  SLUICE_WARP void prefetch(const W& w, std::uint32_t first, std::uint32_t block) const {
     const auto size = static_cast<std::uint32_t>(floats::size_of(format));
-    W::prefetch(static_cast<const std::byte*>(values) + std::size_t{size} * first, size * block);
-    if (residual != nullptr) W::prefetch(residual + first, 4 * block);
+    warp::prefetch(w, static_cast<const std::byte*>(values) + std::size_t{size} * first,
+                   size * block);
+    if (residual != nullptr) warp::prefetch(w, residual + first, 4 * block);
   }
 
   template <class W, unsigned kLog2>
@@ -35,34 +36,54 @@ struct TideInput {
   }
 };
 
-// Blocks of a chunk, 32 at a time: each lane has fetched one, so that nobody waits for the next.
+// Numbers of 32 blocks, one in each lane.
+template <class W>
+SLUICE_WARP typename W::U numbers_of(const W& w, std::uint32_t first, std::uint32_t step) {
+  return w.lane() * typename W::U(step) + typename W::U(first);
+}
+// log2 of their sizes; those behind the chunk's last have any.
+template <class W>
+SLUICE_WARP typename W::U log2_sizes(const TideChunk& chunk, typename W::U numbers) {
+  using U = typename W::U;
+  const unsigned log2_block = log2_floor(chunk.block);
+  U sizes(log2_block);
+  std::uint32_t left = chunk.count & (chunk.block - 1);
+  for (std::uint32_t tail = chunk.count >> log2_block; left != 0; ++tail) {
+    const unsigned log2 = left < kTideBlockLeast ? 4 : log2_floor(left);
+    sizes = W::select(numbers == U(tail), U(log2), sizes);
+    left -= left < kTideBlockLeast ? left : 1u << log2;
+  }
+  return sizes;
+}
+
+// Blocks of a chunk, 32 at a time: first, first + step, … below `end`, one in each lane. What a
+// kernel needs of a block is made here, for all of them, and lies ready when it is their turn.
 template <class W>
 class TideAhead {
  public:
   using U = typename W::U;
+  using M = typename W::M;
 
-  // Blocks first, first + step, …, below `end`.
-  SLUICE_WARP void fetch(const W& w, const TideBlock* blocks, std::uint32_t first,
-                         std::uint32_t step, std::uint32_t end) {
+  SLUICE_WARP TideAhead(const W& w, const TideChunk& chunk, std::uint32_t first, std::uint32_t step,
+                        std::uint32_t end)
+      : numbers_(numbers_of(w, first, step)), log2_sizes_(log2_sizes<W>(chunk, numbers_)) {
     static_assert(sizeof(TideBlock) == 8);
-    const U number = w.lane() * U(step) + U(first);
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(blocks);
-    low_ = W::load(words, number * U(2u), number < U(end));
-    lanes_ = W::load(words, number * U(2u) + U(1u), number < U(end));
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(chunk.blocks);
+    low_ = W::load(words, numbers_ * U(2u), numbers_ < U(end));
+    lanes_ = W::load(words, numbers_ * U(2u) + U(1u), numbers_ < U(end));
   }
-  // Of each lane alone, on a device.
-  SLUICE_WARP TideBlock mine() const {
-    return {static_cast<std::uint16_t>(low_), static_cast<std::uint8_t>(low_ >> 16),
-            static_cast<std::uint8_t>(low_ >> 24), lanes_};
-  }
-  SLUICE_WARP TideBlock operator[](std::uint32_t index) const {
-    const std::uint32_t low = W::broadcast(low_, index);
-    return {static_cast<std::uint16_t>(low), static_cast<std::uint8_t>(low >> 16),
-            static_cast<std::uint8_t>(low >> 24), W::broadcast(lanes_, index)};
-  }
+  // As they are in memory: code, width and flags. Zero behind the last.
+  SLUICE_WARP U words() const { return low_; }
+  SLUICE_WARP U codes() const { return low_ & 0xffffu; }
+  SLUICE_WARP U widths() const { return (low_ >> 16) & 0xffu; }
+  SLUICE_WARP M has(TideFlag flag) const { return (low_ & (std::uint32_t{flag} << 24)) != 0u; }
+  SLUICE_WARP U lanes() const { return lanes_; }
+  SLUICE_WARP U log2_sizes_of() const { return log2_sizes_; }
 
  private:
-  U low_;    // code, width and flags
+  U numbers_;
+  U log2_sizes_;
+  U low_;
   U lanes_;  // the first of each
 };
 
@@ -75,7 +96,9 @@ SLUICE_WARP void dispatch(Body& body, const TidePlace& place, std::uint32_t numb
                           std::uint32_t index) {
   if constexpr (kMost >= 4) {
     if (place.log2_size == kMost) {
-      body.template block<kMost>(place, number, index);
+      // Only blocks of 16 may have fewer coordinates than places.
+      const std::uint32_t count = kMost == 4 ? place.count : 1u << kMost;
+      body.template block<kMost>({place.first, count, kMost}, number, index);
     } else {
       dispatch<kMost - 1>(body, place, number, index);
     }

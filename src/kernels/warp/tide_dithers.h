@@ -40,27 +40,29 @@ class TideDithers {
     high_ = W::settled(W::spread(w.lane() + U(kLanes)));
   }
 
-  // For blocks first, first + step, … of a chunk whose first element is given.
-  SLUICE_WARP void fetch(const W& w, std::uint64_t element, std::uint32_t first,
-                         std::uint32_t step) {
+  // Keys of blocks first, first + step, … of a chunk whose first element is given.
+  SLUICE_WARP void fetch(const W& w, std::uint64_t element, std::uint32_t first, std::uint32_t step,
+                         U& addends, U& multipliers) const {
+    addends = U(0u);
+    multipliers = U(0u);
     if constexpr (kAhead) {
       const U number = w.lane() * U(step) + U(first);
       const auto at =
           (W::template widened<typename W::Wide>(number) << kMost) + typename W::Wide(element);
-      W::block_keys(stream_, at >> kKeyLog2, addends_, multipliers_);
+      W::block_keys(stream_, at >> kKeyLog2, addends, multipliers);
     }
   }
 
   // U of the coordinates of every run: byte j of words[q] belongs to row q·kRun + j. The element is
-  // that of the block's first coordinate, a multiple of the block's size. The index says which
-  // block it is of those whose keys were made.
+  // that of the block's first coordinate, a multiple of the block's size. The key is the one that
+  // was fetched for it.
   template <unsigned kLog2>
-  SLUICE_WARP void words(const W& w, std::uint64_t element, std::uint32_t index, U* words) const {
+  SLUICE_WARP void words(const W& w, std::uint64_t element, BlockKey fetched, U* words) const {
     using S = Shape<kLog2>;
     const std::uint64_t first = element / 4;
     const auto within = static_cast<std::uint32_t>(first) % kRandomBlock;
     if constexpr (S::kRun == 4) {
-      BlockKey key = first_key<kLog2>(first / kRandomBlock, index);
+      BlockKey key = first_key<kLog2>(first / kRandomBlock, fetched);
       SLUICE_WARP_UNROLL
       for (unsigned q = 0; q < S::kRuns; ++q) {
         if (q != 0 && q % 2 == 0) key = key_of(stream_, first / kRandomBlock + q / 2);
@@ -69,7 +71,7 @@ class TideDithers {
       }
     } else {
       constexpr unsigned kShared = S::kRun == 2 ? 1 : 2;  // log2 of the lanes that share a word
-      const BlockKey key = first_key<kLog2>(first / kRandomBlock, index);
+      const BlockKey key = first_key<kLog2>(first / kRandomBlock, fetched);
       const U from = (w.lane() >> kShared) + U(within % kLanes);
       const U word = drawn(W::shuffle(within < kLanes ? low_ : high_, from), key);
       words[0] = word >> ((w.lane() & ((1u << kShared) - 1)) * U(8 * S::kRun));
@@ -81,10 +83,8 @@ class TideDithers {
   static constexpr bool kAhead = kMost <= kKeyLog2;
 
   template <unsigned kLog2>
-  SLUICE_WARP BlockKey first_key(std::uint64_t number, std::uint32_t index) const {
-    if constexpr (kAhead && kLog2 == kMost) {
-      return {W::broadcast(addends_, index), W::broadcast(multipliers_, index)};
-    }
+  SLUICE_WARP BlockKey first_key(std::uint64_t number, BlockKey fetched) const {
+    if constexpr (kAhead && kLog2 == kMost) return fetched;
     return key_of(stream_, number);
   }
   SLUICE_WARP static U drawn(U spread, BlockKey key) {
@@ -97,8 +97,6 @@ class TideDithers {
   std::uint64_t stream_;
   U low_;   // of places 0 to 31 under a block key
   U high_;  // 32 to 63
-  U addends_;
-  U multipliers_;
 };
 
 }  // namespace sluice::warp

@@ -21,7 +21,6 @@ class TideEncode {
       : w_(w),
         chunk_(chunk),
         input_(chunk),
-        tables_(w),
         dithers_(w, chunk.dithers),
         signs_(sign_bits<W, kMost>(w, chunk.signs.data())),
         element_(chunk.element),
@@ -29,52 +28,96 @@ class TideEncode {
         measures_(chunk.measures != 0) {}
 
   SLUICE_WARP void fetch(std::uint32_t first, std::uint32_t step, std::uint32_t end) {
-    ahead_.fetch(w_, chunk_.blocks, first, step, end);
-    dithers_.fetch(w_, element_, first, step);
+    using Wide = typename W::Wide;
+    const TideAhead<W> ahead(w_, chunk_, first, step, end);
+    const TideTables<W> tables(w_);
+    const U width = ahead.widths();
+    const auto exact = width == U(kTideExact);
+    const U index = W::select(exact, U(kTideRounds - 1), width - U(1u));
+    const Wide up = W::load(chunk_.sendings[0].up.data(), index, width != U(0u)) +
+                    W::template widened<Wide>(ahead.lanes() >> 3) *
+                        W::template widened<Wide>(W::select(exact, U(32u), width));
+    const auto faint = (ahead.codes() - U(1u)) < U(kCodeLeast - 1);
+    const U code = ahead.codes() + W::select(faint, U(kGainCode), U(0u));
+    U r[kWords];
+    r[kUp] = W::narrowed(up);
+    r[kUp + 1] = W::narrowed(up >> 32);
+    r[kKind] = width | W::select(faint, U(kFaint), U(0u)) |
+               W::select(ahead.has(kTideZeros), U(kZeros), U(0u));
+    r[kCode] = ahead.codes();
+    r[kFactor] = W::bits(tables.factors(code, ahead.log2_sizes_of()));
+    r[kMultiplier] = tables.multipliers(index);
+    dithers_.fetch(w_, element_, first, step, r[kKey], r[kKey + 1]);
+    w_.template put_records<kWords>(r);
   }
   SLUICE_WARP void prefetch(std::uint32_t first, std::uint32_t block) const {
-    input_.template prefetch<W>(first, block);
+    input_.prefetch(w_, first, block);
   }
 
   template <unsigned kLog2>
   SLUICE_WARP void block(const TidePlace& place, std::uint32_t number, std::uint32_t index) {
     using S = Shape<kLog2>;
-    const TideBlock block = ahead_[index];
-    if (block.width == 0 && !measures_) return;
+    std::uint32_t record[kWords];
+    w_.template record<kWords, kWords>(index, 0, record);
+    if (record[kKind] % kFlags == 0 && !measures_) return;
     F x[S::kRows];
     input_.load<W, kLog2>(w_, place, x);
-    bool zeros = (block.flags & kTideZeros) != 0;
-    std::uint32_t code = block.code;
-    if (measures_) {
-      const std::uint32_t mine = my_code<W, kLog2>(w_, input_, place, x);
-      W::store_one(chunk_.codes + number, mine);
-      if (block.width == 0) return;
-      zeros = mine == kCodeNotFinite || (mine == kCodeZero && code < kCodeAboveFaint);
-      if (!zeros && mine > code + kDampedFrom) code = mine - kDampedFrom;
-    }
-    if (block.width == kTideExact) return exact<kLog2>(place, block, x);
-    float factor = 0;
-    if (zeros) {
+    if (measures_) measure<kLog2>(place, number, record, x);
+    const unsigned width = record[kKind] % kFlags;
+    if (width == 0) return;
+    if (width == kTideExact) return exact<kLog2>(up_of(record), x);
+    if (record[kKind] >= kFlags) {
+      const bool zeros = (record[kKind] & kZeros) != 0;
       SLUICE_WARP_UNROLL
-      for (unsigned r = 0; r < S::kRows; ++r) x[r] = F(0.0f);
-    } else {
-      const bool faint = is_faint(code);
-      factor = tables_.encode_factor(faint ? code + kGainCode : code, kLog2);
-      if (faint) {
-        SLUICE_WARP_UNROLL
-        for (unsigned r = 0; r < S::kRows; ++r) x[r] = W::settled(x[r] * F(kGain));
-      }
+      for (unsigned r = 0; r < S::kRows; ++r) x[r] = zeros ? F(0.0f) : W::settled(x[r] * F(kGain));
+      if (zeros) record[kFactor] = 0;
     }
-    codes<kLog2>(place, block, index, factor, x);
+    codes<kLog2>(place, record, x);
   }
 
  private:
+  // A block's record, in words.
+  static constexpr unsigned kWords = 8;
+  static constexpr unsigned kUp = 0;  // address
+  static constexpr unsigned kKind = 2;
+  static constexpr unsigned kMultiplier = 3;
+  static constexpr unsigned kFactor = 4;
+  static constexpr unsigned kCode = 5;
+  static constexpr unsigned kKey = 6;
+  // A width, and what is rare.
+  static constexpr std::uint32_t kFlags = 256;
+  static constexpr std::uint32_t kZeros = 256;
+  static constexpr std::uint32_t kFaint = 512;
+
+  SLUICE_WARP static std::byte* up_of(const std::uint32_t* record) {
+    return reinterpret_cast<std::byte*>(record[kUp] | std::uint64_t{record[kUp + 1]} << 32);
+  }
+
+  // Writes my own code, and changes the record: what does not fit the scale is damped.
+  template <unsigned kLog2>
+  SLUICE_WARP void measure(const TidePlace& place, std::uint32_t number, std::uint32_t* record,
+                           const F* x) {
+    const std::uint32_t mine = my_code<W, kLog2>(w_, input_, place, x);
+    W::store_one(chunk_.codes + number, mine);
+    record[kKind] &= ~kZeros;
+    const std::uint32_t code = record[kCode];
+    if (mine == kCodeNotFinite || (mine == kCodeZero && code < kCodeAboveFaint)) {
+      record[kKind] |= kZeros;
+    } else if (mine > code + kDampedFrom) {
+      const std::uint32_t damped = mine - kDampedFrom;
+      const bool faint = is_faint(damped);
+      const F factors = TideTables<W>(w_).factors(U(faint ? damped + kGainCode : damped), U(kLog2));
+      record[kFactor] = std::bit_cast<std::uint32_t>(W::broadcast(factors, 0));
+      record[kKind] = record[kKind] % kFlags | (faint ? kFaint : 0);
+    }
+    // Without a width there are no codes.
+    if (record[kKind] % kFlags == 0) record[kKind] = 0;
+  }
+
   // Floats as they are; zeros behind their end.
   template <unsigned kLog2>
-  SLUICE_WARP void exact(const TidePlace& place, const TideBlock& block, const F* x) {
+  SLUICE_WARP void exact(std::byte* up, const F* x) {
     using S = Shape<kLog2>;
-    static_cast<void>(place);  // x is zero where there are no values
-    std::byte* const up = chunk_.sendings[0].up[kTideRounds - 1] + std::size_t{4} * block.lane;
     SLUICE_WARP_UNROLL
     for (unsigned r = 0; r < S::kRows; ++r) {
       const U at = run_start<W, kLog2>(w_, r / S::kRun) + U(r % S::kRun);
@@ -83,19 +126,20 @@ class TideEncode {
   }
 
   template <unsigned kLog2>
-  SLUICE_WARP void codes(const TidePlace& place, const TideBlock& block, std::uint32_t index,
-                         float factor, F* x) {
+  SLUICE_WARP void codes(const TidePlace& place, const std::uint32_t* record, F* x) {
     using S = Shape<kLog2>;
     const U signs = kLog2 == kMost ? signs_ : sign_bits<W, kLog2>(w_, chunk_.signs.data());
+    const F factor(std::bit_cast<float>(record[kFactor]));
     SLUICE_WARP_UNROLL
     for (unsigned r = 0; r < S::kRows; ++r) {
-      x[r] = W::fma(negated_if<W>(signs, r, x[r]), F(factor), F(kRounder)) - F(kRounder);
+      x[r] = W::fma(negated_if<W>(signs, r, x[r]), factor, F(kRounder)) - F(kRounder);
     }
     transform<W, kLog2>(w_, x);
     U dither[S::kRuns];
-    dithers_.template words<kLog2>(w_, element_ + place.first, index, dither);
-    const unsigned width = block.width;
-    const auto multiplier = typename W::I(tables_.multiplier(width));
+    const BlockKey key{record[kKey], record[kKey + 1]};
+    dithers_.template words<kLog2>(w_, element_ + place.first, key, dither);
+    const unsigned width = record[kKind] % kFlags;
+    const auto multiplier = typename W::I(static_cast<std::int32_t>(record[kMultiplier]));
     const auto half = std::int32_t{1} << (width - 1);
     U runs[S::kRuns];
     SLUICE_WARP_UNROLL
@@ -112,8 +156,7 @@ class TideEncode {
         runs[q] = runs[q] | (W::as_uint(code) << (j * width));
       }
     }
-    write<kLog2>(chunk_.sendings[0].up[width - 1] + std::size_t{block.lane} / 8 * width, width,
-                 runs);
+    write<kLog2>(up_of(record), width, runs);
   }
 
   // Packs the runs. Eight codes are whole bytes: where a run is four of them, one lane of a pair
@@ -146,9 +189,7 @@ class TideEncode {
   W& w_;
   const TideChunk& chunk_;
   TideInput input_;
-  TideTables<W> tables_;
   TideDithers<W, kMost> dithers_;
-  TideAhead<W> ahead_;
   U signs_;  // of blocks of 2^kMost
   std::uint64_t element_;
   std::uint32_t shift_;

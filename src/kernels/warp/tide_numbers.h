@@ -92,17 +92,15 @@ class TideTables {
     multipliers_ = W::settled(multipliers_);
   }
 
-  // tide::encode_factor: 3392·2^(−eighths/8), rounded to float32 once.
-  SLUICE_WARP float encode_factor(std::uint32_t code, unsigned log2_size) const {
-    const std::int32_t eighths =
-        kCodeOfOne - static_cast<std::int32_t>(code) - 4 * static_cast<std::int32_t>(log2_size);
-    return W::broadcast(factors_, static_cast<std::uint32_t>(eighths) & 7u) *
-           power_of_two(eighths >> 3);
+  // tide::encode_factor, of a block in each lane: 3392·2^(−eighths/8), rounded to float32 once.
+  SLUICE_WARP F factors(U codes, U log2_sizes) const {
+    using I = typename W::I;
+    const I eighths = I(kCodeOfOne) - W::as_int(codes) - W::as_int(log2_sizes << 2);
+    return W::shuffle(factors_, W::as_uint(eighths) & 7u) *
+           W::as_float(W::as_uint((eighths >> U(3u)) + I(127)) << 23);
   }
-  // dither::kMultiplier.
-  SLUICE_WARP std::int32_t multiplier(unsigned width) const {
-    return static_cast<std::int32_t>(W::broadcast(multipliers_, width - 1));
-  }
+  // dither::kMultiplier, of the widths less one.
+  SLUICE_WARP U multipliers(U index) const { return W::shuffle(multipliers_, index & 7u); }
 
  private:
   SLUICE_WARP void put(U lane, std::uint32_t index, float factor, std::uint32_t multiplier) {
@@ -114,18 +112,23 @@ class TideTables {
   U multipliers_;
 };
 
+// tide::decode_affine, of a block in each lane.
+template <class W>
 struct TideAffine {
-  float factor = 0;
-  float centre = 0;
+  typename W::F factor;
+  typename W::F centre;
 };
-// tide::decode_affine.
-SLUICE_WARP TideAffine affine_of(const TideAffines& of, unsigned width, std::uint32_t code,
-                                 unsigned log2_size) {
-  const std::int32_t eighths =
-      static_cast<std::int32_t>(code) - kCodeOfOne - 4 * static_cast<std::int32_t>(log2_size);
-  const float power = power_of_two(eighths >> 3);
-  const std::uint32_t eighth = static_cast<std::uint32_t>(eighths) & 7u;
-  return {of.factor[width - 1][eighth] * power, of.centre[width - 1][eighth] * power};
+// `index` is the width less one.
+template <class W>
+SLUICE_WARP TideAffine<W> affine_of(const TideAffines& of, typename W::U index, typename W::U code,
+                                    typename W::U log2_size, typename W::M mask) {
+  using I = typename W::I;
+  using U = typename W::U;
+  const I eighths = W::as_int(code) - I(kCodeOfOne) - W::as_int(log2_size << 2);
+  const auto power = W::as_float(W::as_uint((eighths >> U(3u)) + I(127)) << 23);
+  const U at = index * U(8u) + (W::as_uint(eighths) & 7u);
+  return {W::load(of.factor[0].data(), at, mask) * power,
+          W::load(of.centre[0].data(), at, mask) * power};
 }
 
 }  // namespace sluice::warp

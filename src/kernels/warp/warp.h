@@ -93,4 +93,39 @@ SLUICE_WARP typename W::M is_infinite_half(floats::Format format, typename W::U 
   return (code & exponent) == exponent;
 }
 
+// --- memory that is wanted soon ---
+
+// So many bytes from one place, of all lanes together: at most 32 lines.
+template <class W>
+SLUICE_WARP void prefetch(const W& w, const void* from, std::uint32_t size) {
+  if constexpr (W::kPrefetches) {
+    using U = typename W::U;
+    const auto address = reinterpret_cast<std::uintptr_t>(from);
+    const auto skip = static_cast<std::uint32_t>(address & (W::kLine - 1));
+    const U at = w.lane() * U(W::kLine);
+    W::fetch_lines(typename W::Wide(address - skip) + W::template widened<typename W::Wide>(at),
+                   at < U(size == 0 ? 0 : skip + size));
+  } else {
+    static_cast<void>(w);
+    static_cast<void>(from);
+    static_cast<void>(size);
+  }
+}
+// Each lane its own.
+template <class W>
+SLUICE_WARP void prefetch_each(typename W::Wide from, typename W::U size) {
+  if constexpr (W::kPrefetches) {
+    using U = typename W::U;
+    using Wide = typename W::Wide;
+    const Wide first = from & Wide(~std::uint64_t{W::kLine - 1});
+    const U end = W::select(size == U(0u), U(0u), size + W::narrowed(from - first));
+    for (std::uint32_t at = 0; W::any(U(at) < end); at += W::kLine) {
+      W::fetch_lines(first + Wide(at), U(at) < end);
+    }
+  } else {
+    static_cast<void>(from);
+    static_cast<void>(size);
+  }
+}
+
 }  // namespace sluice::warp

@@ -58,6 +58,11 @@ struct Lanes {
     for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = a.v[i] >> n.v[i];
     return c;
   }
+  friend Lanes operator~(const Lanes& a) {
+    Lanes c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = static_cast<T>(~a.v[i]);
+    return c;
+  }
   friend Lanes operator-(const Lanes& a) {
     Lanes c;
     for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = -a.v[i];
@@ -73,6 +78,7 @@ class HostWarp {
   using M = Lanes<bool>;
   using Wide = Lanes<std::uint64_t>;
   static constexpr std::uint32_t kTileWords = 1024;
+  static constexpr std::uint32_t kRecordsMost = 16;  // words of a record
 
   [[nodiscard]] static U lane() {
     U lanes;
@@ -81,6 +87,7 @@ class HostWarp {
   }
 
   // The value, which no compiler makes anew where it is wanted: it was dear.
+  static void apart() {}  // What follows is rare: a branch shall lead around it.
   template <class T>
   static T settled(T value) {
     return value;
@@ -144,6 +151,12 @@ class HostWarp {
     for (const std::uint64_t one : value.v) sum += one;
     return sum;
   }
+  // The lower 32 bits.
+  static U narrowed(const Wide& value) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) c.v[i] = static_cast<std::uint32_t>(value.v[i]);
+    return c;
+  }
   // Into U or Wide: the number, and its square, which fits.
   template <class Total>
   static Total widened(const U& value) {
@@ -172,6 +185,23 @@ class HostWarp {
   // The lower 16 bits as a signed number.
   static I signed_half(const U& value) { return as_int(value << 16) >> 16; }
   static U byte(const U& word, std::uint32_t index) { return (word >> (8 * index)) & 255; }
+  static U plus_byte(const U& plus, const U& word, std::uint32_t index) {
+    return plus + byte(word, index);
+  }
+  // The upper of two words, after both have been shifted up by so many bits, at most 31.
+  static U joined(const U& low, const U& high, const U& up) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      const std::uint64_t both = std::uint64_t{high.v[i]} << 32 | low.v[i];
+      c.v[i] = static_cast<std::uint32_t>(both << up.v[i] >> 32);
+    }
+    return c;
+  }
+  // Σ over the four bytes of the products, and a number.
+  static U dot(const U& a, const U& b, U plus) {
+    for (std::uint32_t j = 0; j < 4; ++j) plus = plus + byte(a, j) * byte(b, j);
+    return plus;
+  }
   // min(max(value + plus, 0), top); min(value, top) and max(value, least) of signed numbers.
   static I clamped(const I& value, std::int32_t plus, std::int32_t top) {
     I c;
@@ -252,6 +282,29 @@ class HostWarp {
     }
     return c;
   }
+  static U load(const std::uint8_t* from, const U& index, const M& mask) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      if (mask.v[i]) c.v[i] = from[index.v[i]];
+    }
+    return c;
+  }
+  // The byte at each lane's address.
+  static U byte_at(const Wide& address, const M& mask) {
+    U c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      if (mask.v[i]) c.v[i] = *reinterpret_cast<const std::uint8_t*>(address.v[i]);
+    }
+    return c;
+  }
+  // Addresses out of a table of pointers.
+  static Wide load(const std::byte* const* from, const U& index, const M& mask) {
+    Wide c;
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      if (mask.v[i]) c.v[i] = reinterpret_cast<std::uintptr_t>(from[index.v[i]]);
+    }
+    return c;
+  }
   // kCount words of each lane, one lane's behind the other's; `from` is aligned to 16 bytes.
   template <unsigned kCount>
   static void load_words(const std::byte* from, const U& index, U* out) {
@@ -287,9 +340,10 @@ class HostWarp {
   static void store_one(std::uint16_t* to, std::uint32_t value) {
     *to = static_cast<std::uint16_t>(value);
   }
-  // These bytes are wanted soon; of all lanes together, or of each lane alone.
-  static void prefetch(const void*, std::uint32_t) {}
+  // Whether it is worth while to say which lines of memory are wanted soon, one in each lane.
   static constexpr bool kPrefetches = false;
+  static constexpr std::uint32_t kLine = 128;  // bytes
+  static void fetch_lines(const Wide&, const M&) {}
   static void copy_bytes(const std::byte* from, std::byte* to, std::uint64_t size) {
     std::memcpy(to, from, size);
   }
@@ -329,6 +383,27 @@ class HostWarp {
     return c;
   }
 
+  // Records of kCount words, a multiple of four, one for each lane to put and for all lanes to
+  // read. They lie in scratch of their own.
+  template <unsigned kCount>
+  void put_records(const U* words) {
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      for (unsigned j = 0; j < kCount; ++j) records_[i * kCount + j] = words[j].v[i];
+    }
+  }
+  // kPart words, two or a multiple of four, from word `at` of a record on.
+  template <unsigned kCount, unsigned kPart>
+  void record(std::uint32_t index, unsigned at, std::uint32_t* words) const {
+    std::memcpy(words, records_.data() + std::size_t{index} * kCount + at, sizeof(*words) * kPart);
+  }
+
+  // With anything at all above them.
+  static U window_and_more(const Packed& packed, const U& from, std::uint32_t count,
+                           const M& mask) {
+    const U bits = window(packed, from, count, mask);
+    return count == 32 ? bits : bits | U(~0u << count);
+  }
+
   // What is put together in the tile is written by tile_write. It starts at this bit of the tile.
   static std::uint32_t tile_start(const std::byte*) { return 0; }
   void tile_clear(std::uint32_t words) {
@@ -354,6 +429,15 @@ class HostWarp {
       if (mask.v[i]) std::memcpy(bytes + at.v[i], &both, size);
     }
   }
+  // A whole word of the tile.
+  void tile_word(const U& index, const U& value) {
+    for (std::uint32_t i = 0; i < kLanes; ++i) tile_[index.v[i]] = value.v[i];
+  }
+  // kCount words for each lane.
+  template <unsigned kCount>
+  void tile_write_words(std::byte* to) const {
+    tile_write(to, kCount * kLanes * 4);
+  }
   void tile_write(std::byte* to, std::uint32_t size) const { std::memcpy(to, tile_.data(), size); }
 
  private:
@@ -371,6 +455,7 @@ class HostWarp {
   }
 
   std::array<std::uint32_t, kTileWords> tile_{};
+  std::array<std::uint32_t, kRecordsMost * kLanes> records_{};
 };
 
 }  // namespace sluice::warp
