@@ -3,7 +3,7 @@
 // inside a warp.
 #pragma once
 
-#include "cuda/warp_device.cuh"
+#include "cuda/warp_copy.cuh"
 #include "device/device_table.h"
 #include "kernels/warp/tiles.h"
 

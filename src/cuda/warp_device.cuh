@@ -457,5 +457,3 @@ class DeviceWarp {
 };
 
 }  // namespace sluice::warp
-
-#include "cuda/warp_copy.cuh"
