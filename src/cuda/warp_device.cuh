@@ -135,7 +135,10 @@ class DeviceWarp {
   __device__ __forceinline__ static U to_uint(bool value) { return value ? 1 : 0; }
 
   __device__ __forceinline__ static I signed_half(U value) {
-    return static_cast<std::int16_t>(value);  // __byte_perm has no sign to repeat
+    // __byte_perm has no sign to repeat, and a conversion is copied once more.
+    I half;
+    asm("prmt.b32 %0, %1, 0, 0x9910;" : "=r"(half) : "r"(value));
+    return half;
   }
   __device__ __forceinline__ static U byte(U word, std::uint32_t index) {
     return __byte_perm(word, 0, 0x4440 + index);
@@ -419,6 +422,17 @@ class DeviceWarp {
     auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane_;
 #pragma unroll
     for (unsigned k = 0; k < kCount; ++k) __stwb(words + k * kLanes, tile_[lane_ + k * kLanes]);
+  }
+  template <unsigned kMost>
+  __device__ __forceinline__ void tile_write_few(std::byte* to, std::uint32_t size) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(to);
+    if (((address | size) & 3) != 0) return tile_write(to, size);
+    __syncwarp();
+    auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane_;
+#pragma unroll
+    for (unsigned first = 0; first < kMost; first += kLanes) {
+      if (first + lane_ < size / 4) __stwb(words + first, tile_[first + lane_]);
+    }
   }
   __device__ __forceinline__ void tile_write(std::byte* to, std::uint32_t size) const {
     __syncwarp();

@@ -46,15 +46,11 @@ SLUICE_WARP void pair_rows(unsigned apart, typename W::F* v) {
   }
 }
 
-// Pairs at distance 1, 2, 4, … in this order.
+// Pairs of lanes, at distance 1, 2, 4, 8, 16 of them.
 template <class W, unsigned kLog2>
-SLUICE_WARP void transform(const W& w, typename W::F* v) {
+SLUICE_WARP void pair_lanes(const W& w, typename W::F* v) {
   using S = Shape<kLog2>;
   using F = typename W::F;
-  SLUICE_WARP_UNROLL
-  for (unsigned k = 0; k < 2; ++k) {
-    if (1u << k < S::kRun) pair_rows<W, kLog2>(1u << k, v);
-  }
   SLUICE_WARP_UNROLL
   for (unsigned k = 0; k < (S::kPartial ? kLog2 : 5); ++k) {
     const F sign = W::select((w.lane() & (1u << k)) != 0u, F(-1.0f), F(1.0f));
@@ -63,6 +59,17 @@ SLUICE_WARP void transform(const W& w, typename W::F* v) {
       v[r] = W::butterfly(v[r], sign, W::shuffle_xor(v[r], 1u << k));
     }
   }
+}
+
+// Pairs at distance 1, 2, 4, … in this order.
+template <class W, unsigned kLog2>
+SLUICE_WARP void transform(const W& w, typename W::F* v) {
+  using S = Shape<kLog2>;
+  SLUICE_WARP_UNROLL
+  for (unsigned k = 0; k < 2; ++k) {
+    if (1u << k < S::kRun) pair_rows<W, kLog2>(1u << k, v);
+  }
+  pair_lanes<W, kLog2>(w, v);
   SLUICE_WARP_UNROLL
   for (unsigned k = 2; k < 5; ++k) {
     if (1u << k < S::kRows) pair_rows<W, kLog2>(1u << k, v);
@@ -174,14 +181,17 @@ SLUICE_WARP void load_halves(const W& w, const std::uint16_t* from, floats::Form
   }
 }
 
-// `first` counts elements of the format.
+// `first` counts elements of the format. Settled, or addresses for all formats and sizes are made
+// before one is chosen.
 template <class W, unsigned kLog2>
 SLUICE_WARP void load_values(const W& w, const void* values, floats::Format format,
                              std::uint32_t first, std::uint32_t count, typename W::F* out) {
   if (format == floats::Format::f32) {
-    load_floats<W, kLog2>(w, static_cast<const float*>(values) + first, count, out);
+    const auto* const from = static_cast<const float*>(values) + W::settled(first);
+    load_floats<W, kLog2>(w, from, count, out);
   } else {
-    load_halves<W, kLog2>(w, static_cast<const std::uint16_t*>(values) + first, format, count, out);
+    const auto* const from = static_cast<const std::uint16_t*>(values) + W::settled(first);
+    load_halves<W, kLog2>(w, from, format, count, out);
   }
 }
 

@@ -94,10 +94,10 @@ class TideAhead {
 template <unsigned kMost, class Body>
 SLUICE_WARP void dispatch(Body& body, const TidePlace& place, std::uint32_t number,
                           std::uint32_t index) {
-  if constexpr (kMost >= 4) {
+  if constexpr (kMost >= kTideBlockLeastLog2) {
     if (place.log2_size == kMost) {
       // Only blocks of 16 may have fewer coordinates than places.
-      const std::uint32_t count = kMost == 4 ? place.count : 1u << kMost;
+      const std::uint32_t count = kMost == kTideBlockLeastLog2 ? place.count : 1u << kMost;
       body.template block<kMost>({place.first, count, kMost}, number, index);
     } else {
       dispatch<kMost - 1>(body, place, number, index);
@@ -108,17 +108,26 @@ template <unsigned kMost, class Body>
 SLUICE_WARP void for_blocks(Body& body, const TideChunk& chunk, std::uint32_t tile,
                             std::uint32_t offset, std::uint32_t step) {
   const std::uint32_t count = chunk.count;
-  const std::uint32_t block = chunk.block;
-  const unsigned log2_block = log2_floor(block);
-  const std::uint32_t blocks = block_count(count, block, log2_block);
+  const unsigned log2_block = log2_floor(chunk.block);
+  const std::uint32_t all = count >> log2_block;
+  const std::uint32_t blocks = block_count(count, chunk.block, log2_block);
   const std::uint32_t end = blocks - tile < kTideTile ? blocks : tile + kTideTile;
-  const std::uint32_t whole = end < count >> log2_block ? end : count >> log2_block;
-  std::uint32_t index = 0;
-  for (std::uint32_t number = tile + offset; number < end; number += step) {
-    if (index == 0) body.fetch(number, step, end);
-    if (number + step < whole) body.prefetch((number + step) * block, block);
-    dispatch<kMost>(body, place_of(count, block, log2_block, number), number, index);
-    index = (index + 1) % kLanes;
+  const std::uint32_t whole = end < all ? end : all;
+  // Those of 2^kMost, which is usual, need not be looked for.
+  const std::uint32_t usual = log2_block == kMost ? whole : 0;
+  for (std::uint32_t first = tile + offset; first < end; first += kLanes * step) {
+    body.fetch(first, step, end);
+    const std::uint32_t last = end - first < kLanes * step ? end : first + kLanes * step;
+    std::uint32_t index = 0;
+    SLUICE_WARP_NO_UNROLL
+    for (std::uint32_t number = first; number < last; number += step, ++index) {
+      if (number + step < whole) body.prefetch((number + step) << log2_block, 1u << log2_block);
+      if (number < usual) {
+        body.template block<kMost>({number << kMost, 1u << kMost, kMost}, number, index);
+      } else {
+        dispatch<kMost - 1>(body, place_of(count, chunk.block, log2_block, number), number, index);
+      }
+    }
   }
 }
 

@@ -132,31 +132,60 @@ class TideEncode {
     const F factor(std::bit_cast<float>(record[kFactor]));
     SLUICE_WARP_UNROLL
     for (unsigned r = 0; r < S::kRows; ++r) {
-      x[r] = W::fma(negated_if<W>(signs, r, x[r]), factor, F(kRounder)) - F(kRounder);
+      x[r] = W::fma(negated_if<W>(signs, r, x[r]), factor, F(kRounder));
     }
-    transform<W, kLog2>(w_, x);
+    transform_integers<kLog2>(x);
     U dither[S::kRuns];
     const BlockKey key{record[kKey], record[kKey + 1]};
     dithers_.template words<kLog2>(w_, element_ + place.first, key, dither);
     const unsigned width = record[kKind] % kFlags;
     const auto multiplier = typename W::I(static_cast<std::int32_t>(record[kMultiplier]));
     const auto half = std::int32_t{1} << (width - 1);
+    const U next = W::settled(U(1u << width));
     U runs[S::kRuns];
     SLUICE_WARP_UNROLL
     for (unsigned q = 0; q < S::kRuns; ++q) {
       const U drawn = bytes_plus<W>(dither[q], shift_);
       runs[q] = U(0u);
       SLUICE_WARP_UNROLL
-      for (unsigned j = 0; j < S::kRun; ++j) {
-        // The centre is (2^(w−1)·256 − 128)·2^12: its multiple of 2^20 may as well come last.
-        const auto plus = W::mad(W::as_int(W::byte(drawn, j)), typename W::I(4096),
-                                 typename W::I((1 << 11) - (1 << 19)));
-        const auto y = W::signed_half(W::bits(x[q * S::kRun + j] + F(kRounder)));
-        const auto code = W::clamped(W::mad(y, multiplier, plus) >> 20, half, 2 * half - 1);
-        runs[q] = runs[q] | (W::as_uint(code) << (j * width));
+      for (unsigned k = 0; k < S::kRun; ++k) {
+        const unsigned j = S::kRun - 1 - k;
+        // The centre is (2^(w−1)·256 − 128)·2^12: its multiple of 2^20 may as well come last. So
+        // may the dither, which is a multiple of 2^12.
+        const auto y = W::signed_half(W::bits(x[q * S::kRun + j]));
+        const auto rest = W::mad(y, multiplier, typename W::I((1 << 11) - (1 << 19))) >> 12;
+        const auto code = W::as_int(W::plus_byte(W::as_uint(rest), drawn, j)) >> 8;
+        runs[q] = runs[q] * next + W::as_uint(W::clamped(code, half, 2 * half - 1));
       }
     }
     write<kLog2>(up_of(record), width, runs);
+  }
+
+  // The transform of integers, each with kRounder added, into the same: it is taken off and added
+  // in passing. All sums are exact, so their order does not matter.
+  template <unsigned kLog2>
+  SLUICE_WARP void transform_integers(F* v) {
+    using S = Shape<kLog2>;
+    SLUICE_WARP_UNROLL
+    for (unsigned r = 0; r < S::kRows; r += 2) {
+      if constexpr (S::kRows == 1) {
+        v[r] = v[r] - F(kRounder);
+      } else {
+        const F difference = v[r] - v[r + 1];
+        v[r] = v[r] + (v[r + 1] - F(2 * kRounder));
+        v[r + 1] = difference;
+      }
+    }
+    if constexpr (S::kRun == 4) pair_rows<W, kLog2>(2, v);
+    pair_lanes<W, kLog2>(w_, v);
+    SLUICE_WARP_UNROLL
+    for (unsigned k = 2; k < 4; ++k) {
+      if (2u << k < S::kRows) pair_rows<W, kLog2>(1u << k, v);
+    }
+    constexpr unsigned kHalf = S::kRows >= 8 ? S::kRows / 2 : S::kRows;
+    SLUICE_WARP_UNROLL
+    for (unsigned r = 0; r < kHalf; ++r) v[r] = v[r] + F(kRounder);
+    if constexpr (S::kRows >= 8) pair_rows<W, kLog2>(kHalf, v);
   }
 
   // Packs the runs. Eight codes are whole bytes: where a run is four of them, one lane of a pair
@@ -183,7 +212,7 @@ class TideEncode {
       const U at = run_start<W, kLog2>(w_, 0) * U(width) + U(start);
       w_.tile_put(at, runs[0], S::kRun * width, holds<W, kLog2>(w_));
     }
-    w_.tile_write(up, S::kSize / 8 * width);
+    w_.template tile_write_few<S::kSize / 4>(up, S::kSize / 8 * width);
   }
 
   W& w_;

@@ -17,7 +17,8 @@ inline constexpr std::uint32_t kDampedFrom = 4;
 inline constexpr float kGain = 0x1p96f;
 inline constexpr float kLoss = 0x1p-96f;
 inline constexpr float kRounder = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer
-inline constexpr std::uint32_t kTideBlockLeast = 16;
+inline constexpr unsigned kTideBlockLeastLog2 = 4;
+inline constexpr std::uint32_t kTideBlockLeast = 1u << kTideBlockLeastLog2;
 
 SLUICE_WARP bool is_faint(std::uint32_t code) { return code != kCodeZero && code < kCodeLeast; }
 

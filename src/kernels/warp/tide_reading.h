@@ -52,7 +52,7 @@ struct TideSpans {
   }
   // The largest sum that all who were counted can reach.
   SLUICE_WARP U tops(const TideChunk& chunk) const {
-    return U(chunk.contributors) * ((U(2u) << index) - U(1u));
+    return U(chunk.contributors) * ((U(2u) << (index & 7u)) - U(1u));
   }
   // Asks for the sums of all blocks.
   SLUICE_WARP void prefetch(const TideAhead<W>& ahead) const {

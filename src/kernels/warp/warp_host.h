@@ -438,6 +438,11 @@ class HostWarp {
   void tile_write_words(std::byte* to) const {
     tile_write(to, kCount * kLanes * 4);
   }
+  // Of kMost words at the most.
+  template <unsigned kMost>
+  void tile_write_few(std::byte* to, std::uint32_t size) const {
+    tile_write(to, size);
+  }
   void tile_write(std::byte* to, std::uint32_t size) const { std::memcpy(to, tile_.data(), size); }
 
  private:
