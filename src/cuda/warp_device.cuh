@@ -417,8 +417,12 @@ class DeviceWarp {
   template <unsigned kCount>
   __device__ __forceinline__ void tile_write_words(std::byte* to) const {
     const auto address = reinterpret_cast<std::uintptr_t>(to);
-    if (address % 4 != 0) return tile_write(to, kCount * kLanes * 4);
     __syncwarp();
+    if (address % 4 != 0) {
+      const auto* const tile = reinterpret_cast<const std::byte*>(tile_);
+      for (std::uint32_t i = lane_; i < kCount * kLanes * 4; i += kLanes) to[i] = tile[i];
+      return;
+    }
     auto* const words = reinterpret_cast<std::uint32_t*>(to) + lane_;
 #pragma unroll
     for (unsigned k = 0; k < kCount; ++k) __stwb(words + k * kLanes, tile_[lane_ + k * kLanes]);

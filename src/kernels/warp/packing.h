@@ -16,33 +16,37 @@ SLUICE_WARP void put_two(W& w, typename W::U at, typename W::U low, typename W::
   w.tile_bytes(at, low | (high << half), high >> (32 - half), bits, mask);
 }
 
-// kCount words of each lane, at any byte of the tile. What lies in front of a lane's is put there
-// by somebody else, to the very byte: by the lane before it, say.
-template <unsigned kCount, class W>
-SLUICE_WARP void put_words(W& w, typename W::U at, const typename W::U* words) {
+// Words of each lane, one by one, at any byte of the tile. What lies in front of a lane's is put
+// there by somebody else, to the very byte: by the lane before it, say.
+template <class W>
+class WordsAt {
+ public:
   using U = typename W::U;
-  const U first = at >> 2;
-  const U skip = at & 3u;
-  if (!W::any(skip != U(0u))) {
+
+  SLUICE_WARP explicit WordsAt(U at) : first_(at >> 2), skip_(at & 3u), last_(0u) {}
+  SLUICE_WARP void put(W& w, unsigned index, U word) {
+    const U here = W::joined(last_, word, skip_ << 3);
+    last_ = word;
+    if (index != 0) return w.tile_word(first_ + U(index), here);
     SLUICE_WARP_UNROLL
-    for (unsigned k = 0; k < kCount; ++k) w.tile_word(first + U(k), words[k]);
-    return;
+    for (unsigned k = 0; k < 4; ++k) {
+      w.tile_bytes((first_ << 2) + U(k), here >> (8 * k), U(0u), 1, U(k) >= skip_);
+    }
   }
-  // Bytes at both ends, and between them what of two words falls into one.
-  const U up = skip << 3;
-  const U low = words[0] << up;
-  const U high = W::joined(words[kCount - 1], U(0u), up);
-  SLUICE_WARP_UNROLL
-  for (unsigned k = 0; k < 4; ++k) {
-    const U here = (first << 2) + U(k);
-    w.tile_bytes(here, low >> (8 * k), U(0u), 1, U(k) >= skip);
-    w.tile_bytes(here + U(4 * kCount), high >> (8 * k), U(0u), 1, U(k) < skip);
+  // Behind the last of `count`.
+  SLUICE_WARP void finish(W& w, unsigned count) {
+    const U rest = W::joined(last_, U(0u), skip_ << 3);
+    SLUICE_WARP_UNROLL
+    for (unsigned k = 0; k < 3; ++k) {
+      w.tile_bytes(((first_ + U(count)) << 2) + U(k), rest >> (8 * k), U(0u), 1, U(k) < skip_);
+    }
   }
-  SLUICE_WARP_UNROLL
-  for (unsigned k = 1; k < kCount; ++k) {
-    w.tile_word(first + U(k), W::joined(words[k - 1], words[k], up));
-  }
-}
+
+ private:
+  U first_;
+  U skip_;
+  U last_;
+};
 
 // Packs eight lanes of `bits` bits: so many bytes of the tile from `at` on.
 template <class W>

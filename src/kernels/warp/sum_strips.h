@@ -249,70 +249,82 @@ class SumStrips {
   // sums::best_shift of each lane's grain. The largest shift cuts nothing off.
   SLUICE_WARP U best_shift(const U* halves) const {
     const std::uint32_t most = shift_max(top_, it_.down_bits);
+    if (most == 0) return U(0u);
     U best(0u);
-    U least(0u);
+    U least = of_grain(squared_error(0, halves));
     SLUICE_WARP_NO_UNROLL
-    for (std::uint32_t shift = 0; shift <= most; ++shift) {
-      U error =
-          shift != 0 && shift == most ? uncut_error(shift, halves) : squared_error(shift, halves);
-      for (std::uint32_t apart = 1; apart < it_.grain / kEach; apart *= 2) {
-        error = error + W::shuffle_xor(error, apart);
-      }
-      const auto better = error < least;
-      best = shift == 0 ? best : W::select(better, U(shift), best);
-      least = shift == 0 ? error : W::select(better, error, least);
+    for (std::uint32_t shift = 1; shift < most; ++shift) {
+      take_less(of_grain(squared_error(shift, halves)), shift, least, best);
     }
+    take_less(of_grain(uncut_error(most, halves)), most, least, best);
     return best;
+  }
+  SLUICE_WARP U of_grain(U error) const {
+    for (std::uint32_t apart = 1; apart < it_.grain / kEach; apart *= 2) {
+      error = error + W::shuffle_xor(error, apart);
+    }
+    return error;
+  }
+  SLUICE_WARP static void take_less(U error, std::uint32_t shift, U& least, U& best) {
+    const auto better = error < least;
+    best = W::select(better, U(shift), best);
+    least = W::select(better, error, least);
   }
 
   // Sums on their way down. Those of a lane fill `down_bits` words, whatever that number is.
   SLUICE_WARP void write(std::uint32_t strip, const U* halves) {
-    if (it_.form == SumForm::round) return write_as<1, kRoundBitsMax, true>(strip, halves);
-    write_as<1, kDownBitsMax, false>(strip, halves);
+    if (it_.form == SumForm::full) {
+      return write_as<1, kDownBitsMax, false>(strip, halves, U(0u));
+    }
+    write_as<1, kRoundBitsMax, true>(strip, halves, best_shift(halves));
   }
   template <unsigned kLeast, unsigned kMost, bool kRounds>
-  SLUICE_WARP void write_as(std::uint32_t strip, const U* halves) {
+  SLUICE_WARP void write_as(std::uint32_t strip, const U* halves, U shift) {
     if constexpr (kLeast < kMost) {
       constexpr unsigned kMiddle = (kLeast + kMost) / 2;
-      if (it_.down_bits <= kMiddle) return write_as<kLeast, kMiddle, kRounds>(strip, halves);
-      write_as<kMiddle + 1, kMost, kRounds>(strip, halves);
+      if (it_.down_bits <= kMiddle) return write_as<kLeast, kMiddle, kRounds>(strip, halves, shift);
+      write_as<kMiddle + 1, kMost, kRounds>(strip, halves, shift);
     } else if constexpr (kRounds) {
-      write_rounded<kLeast>(strip, halves);
+      write_rounded<kLeast>(strip, halves, shift);
     } else {
       write_full<kLeast>(strip, halves);
     }
   }
   template <unsigned kDown>
   SLUICE_WARP void write_full(std::uint32_t strip, const U* halves) {
-    U words[kDown];
-    pack<kDown>(halves, words, [](U sum) { return sum; });
-    std::byte* const to = it_.down + std::uint64_t{strip} * (kStrip / 8 * kDown);
     w_.tile_begin();
-    put_words<kDown>(w_, w_.lane() * U(4 * kDown) + U(W::tile_start(to) / 8), words);
-    w_.template tile_write_words<kDown>(to);
+    const U first = W::settled(w_.lane()) * U(kDown);
+    pack<kDown>(
+        halves, [](U sum) { return sum; },
+        [&](unsigned k, U word) { w_.tile_word(first + U(k), word); });
+    w_.template tile_write_words<kDown>(it_.down +
+                                        std::uint64_t{strip} * (std::uint64_t{kStrip / 8} * kDown));
   }
   template <unsigned kDown>
-  SLUICE_WARP void write_rounded(std::uint32_t strip, const U* halves) {
-    const U shift = best_shift(halves);
-    U words[kDown];
-    pack<kDown>(halves, words, [&](U sum) { return rounded<W>(sum, top_, kDown, shift); });
+  SLUICE_WARP void write_rounded(std::uint32_t strip, const U* halves, U shift) {
+    // Settled, or what follows from it for all widths is made before the first strip.
+    const U lane = W::settled(w_.lane());
     const unsigned log2_each = log2_floor(it_.grain / kEach);  // of the lanes of a grain
-    const U number = w_.lane() >> log2_each;
+    const U number = lane >> log2_each;
     const std::uint32_t grains = kLanes >> log2_each;
     std::byte* const to = it_.down + std::uint64_t{strip} * (kStrip / 8 * kDown + grains);
     // A header for every grain so far.
-    const U at = w_.lane() * U(4 * kDown) + number + U(1u + W::tile_start(to) / 8);
+    const U at = lane * U(4 * kDown) + number + U(1u + W::tile_start(to) / 8);
     w_.tile_begin();
-    const U within = w_.lane() & ((1u << log2_each) - 1);
+    const U within = lane & ((1u << log2_each) - 1);
     w_.tile_bytes(at - U(1u), shift, U(0u), 1, within == U(0u));
-    put_words<kDown>(w_, at, words);
+    WordsAt<W> words(at);
+    pack<kDown>(
+        halves, [&](U sum) { return rounded<W>(sum, top_, kDown, shift); },
+        [&](unsigned k, U word) { words.put(w_, k, word); });
+    words.finish(w_, kDown);
     w_.tile_write(to, kStrip / 8 * kDown + grains);
   }
-  // Codes of kDown bits, one behind the other.
-  template <unsigned kDown, class Code>
-  SLUICE_WARP static void pack(const U* halves, U* words, Code code) {
-    SLUICE_WARP_UNROLL
-    for (unsigned i = 0; i < kDown; ++i) words[i] = U(0u);
+  // Codes of kDown bits, one behind the other: calls put(k, word) for each word, in order. Each as
+  // soon as it is full, or they would take all registers.
+  template <unsigned kDown, class Code, class Put>
+  SLUICE_WARP static void pack(const U* halves, Code code, Put put) {
+    U word(0u);
     SLUICE_WARP_UNROLL
     for (unsigned g = 0; g < kGroups; ++g) {
       U sums[kGroup];
@@ -321,8 +333,10 @@ class SumStrips {
       for (unsigned j = 0; j < kGroup; ++j) {
         const unsigned at = (g * kGroup + j) * kDown;
         const U one = code(sums[j]);
-        words[at / 32] = words[at / 32] | (one << (at % 32));
-        if (at % 32 + kDown > 32) words[at / 32 + 1] = one >> (32 - at % 32);
+        word = at % 32 == 0 ? one : word | (one << (at % 32));
+        if (at % 32 + kDown < 32) continue;
+        put(at / 32, word);
+        if (at % 32 + kDown > 32) word = one >> (32 - at % 32);
       }
     }
   }

@@ -42,8 +42,7 @@ class TideCheck {
     const std::uint32_t bits = words[2];
     if (bits == 0) return;
     const std::uint32_t top = words[3];
-    const auto packed =
-        W::packed(reinterpret_cast<const std::byte*>(words[0] | std::uint64_t{words[1]} << 32));
+    const auto packed = W::packed(address_in(words));
     auto beyond = typename W::M(false);
     SLUICE_WARP_UNROLL
     for (unsigned q = 0; q < S::kRuns; ++q) {

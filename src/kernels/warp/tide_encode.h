@@ -90,7 +90,7 @@ class TideEncode {
   static constexpr std::uint32_t kFaint = 512;
 
   SLUICE_WARP static std::byte* up_of(const std::uint32_t* record) {
-    return reinterpret_cast<std::byte*>(record[kUp] | std::uint64_t{record[kUp + 1]} << 32);
+    return address_in(record + kUp);
   }
 
   // Writes my own code, and changes the record: what does not fit the scale is damped.

@@ -102,7 +102,7 @@ class TideRecord {
     U r[kWords];
     put_address(r, spans.bytes);
     // sums::reading_of. 128 times twice the sum is lane·times + plus + 255.
-    const U shift = spans.shifts(chunk, ahead);
+    const U shift = spans.shifts(chunk, ahead) & U(31u);  // Larger ones have been refused.
     const U one = U(1u) << shift;
     const U centre = (spans.tops(chunk) + U(1u)) >> 1;
     const U base = (centre << 1) - (one << (spans.bits & 31u)) + one - U(1u);
@@ -168,7 +168,7 @@ class TideRecord {
     words[1] = W::bits(affine.centre);
   }
   SLUICE_WARP static const std::byte* address(const std::uint32_t* words) {
-    return reinterpret_cast<const std::byte*>(words[0] | std::uint64_t{words[1]} << 32);
+    return address_in(words);
   }
   SLUICE_WARP static float number(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 

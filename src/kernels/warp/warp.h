@@ -52,6 +52,12 @@ SLUICE_WARP bool is_aligned(const void* pointer, std::uintptr_t to) {
   return (reinterpret_cast<std::uintptr_t>(pointer) & (to - 1)) == 0;
 }
 
+// What lanes hold of an address: two words of it.
+SLUICE_WARP std::byte* address_in(const std::uint32_t* words) {
+  const std::uint64_t address = words[0] | std::uint64_t{words[1]} << 32;
+  return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 // 2^k of a k whose result is a normal float32.
 SLUICE_WARP float power_of_two(std::int32_t k) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23);

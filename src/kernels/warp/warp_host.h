@@ -293,7 +293,9 @@ class HostWarp {
   static U byte_at(const Wide& address, const M& mask) {
     U c;
     for (std::uint32_t i = 0; i < kLanes; ++i) {
-      if (mask.v[i]) c.v[i] = *reinterpret_cast<const std::uint8_t*>(address.v[i]);
+      if (!mask.v[i]) continue;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): lanes hold addresses as numbers
+      c.v[i] = *reinterpret_cast<const std::uint8_t*>(address.v[i]);
     }
     return c;
   }
@@ -433,7 +435,7 @@ class HostWarp {
   void tile_word(const U& index, const U& value) {
     for (std::uint32_t i = 0; i < kLanes; ++i) tile_[index.v[i]] = value.v[i];
   }
-  // kCount words for each lane.
+  // kCount words for each lane, from the tile's first on, whatever tile_start() is.
   template <unsigned kCount>
   void tile_write_words(std::byte* to) const {
     tile_write(to, kCount * kLanes * 4);
@@ -460,7 +462,7 @@ class HostWarp {
   }
 
   std::array<std::uint32_t, kTileWords> tile_{};
-  std::array<std::uint32_t, kRecordsMost * kLanes> records_{};
+  std::array<std::uint32_t, std::size_t{kRecordsMost} * kLanes> records_{};
 };
 
 }  // namespace sluice::warp
