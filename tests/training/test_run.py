@@ -77,8 +77,8 @@ class WhatItMeasures(RunTest):
         # Both carriers give the same bits, so the same losses to the last digit.
         self.assertEqual([p[0::2] for p in tide["held_out"]], [p[0::2] for p in stream["held_out"]])
         self.assertEqual(dense["held_out"][0][0::2], tide["held_out"][0][0::2])
-        # One of them really used the process groups, and the other did not. A wave is two collectives
-        # at least, and may have all buckets of a step.
+        # One of them really used the process groups, and the other did not. A wave is at least two
+        # collectives, and may have all buckets of a step.
         self.assertGreaterEqual(tide["stats"]["collectives"], 2 * 20)
         self.assertLess(stream["stats"]["collectives"], 20)
         self.assertIsNone(dense["stats"])
