@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -111,7 +112,9 @@ class Runner:
         self.outcomes = {}
         self._changed = threading.Condition()
         self._running = []
+        self._starting = threading.Lock()  # A process that runs is always in the list, …
         self._processes = []
+        self._is_over = False  # … and none is started once all were ended.
         logs.mkdir(parents=True, exist_ok=True)
 
     def run(self):
@@ -119,8 +122,10 @@ class Runner:
         try:
             return self._run()
         except BaseException:  # Ctrl-C goes to this process alone: timeout makes groups of theirs.
-            for process in self._processes:
-                process.terminate()
+            with self._starting:
+                self._is_over = True
+                for process in self._processes:
+                    end(process)
             raise
 
     def _run(self):
@@ -196,11 +201,13 @@ class Runner:
                                    GTEST_SHARD_INDEX=str(shard))
             nice = ("nice", "-n", str(NICE)) if part.is_build else ()
             command = ("timeout", "--kill-after=30", str(self.seconds), *nice, *part.command)
-            with open(file, "wb") as out:
+            with open(file, "wb") as out, self._starting:
+                if self._is_over:
+                    raise RuntimeError("interrupted")
                 started.append((file, subprocess.Popen(
                     command, cwd=self.root, env=dict(environment), stdin=subprocess.DEVNULL,
                     stdout=out, stderr=subprocess.STDOUT)))
-        self._processes += [process for _, process in started]
+                self._processes.append(started[-1][1])
         results = []
         for file, process in started:
             _, status, usage = os.wait4(process.pid, 0)
@@ -211,6 +218,15 @@ class Runner:
             results.append((file.read_text(errors="replace"), process.returncode,
                             usage.ru_utime + usage.ru_stime))
         return results
+
+
+def end(process):
+    """With all of its group, which timeout makes: timeout knows its child only after the child has
+    begun to run."""
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        process.terminate()
 
 
 def say(name, what):
