@@ -247,6 +247,8 @@ Status Bench::judge() const {
 Status Bench::stop() {
   constexpr std::chrono::seconds kMost(1);
   is_stopped_ = true;
+  const std::lock_guard lock(stopping_);  // Who watches ranks and who has failed may both come.
+  if (has_said_stop_) return ok();
   warp::Finding* const stopped = finding();
   if (stopped == nullptr) return ok();  // A wave that begins sees is_stopped_.
   on_.use();
@@ -266,6 +268,7 @@ Status Bench::stop() {
   static_cast<void>(on_.table->free_event(copied));
   SLUICE_TRY(check(error, "device: it could not be stopped"));
   if (done == 0) return Error{Code::timeout, 0, "device: it was not stopped within a second"};
+  has_said_stop_ = true;
   return ok();
 }
 

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -149,6 +150,8 @@ class Bench {
   Stream stop_stream_ = nullptr;
   Event begun_ = nullptr;  // the finding of the wave is there
   std::atomic<bool> is_stopped_ = false;
+  std::mutex stopping_;
+  bool has_said_stop_ = false;  // to the device; under the mutex
   Event done_ = nullptr;
   bool is_recorded_ = false;  // done_ stands for something
   std::vector<Launch> launches_;
