@@ -116,16 +116,21 @@ def no_sync_accumulates(rank, size):
     ends_alike(rank, run)
 
 
+def train_halves(ddp, rank, steps):
+    """A model of bfloat16."""
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(steps):
+        inputs, wanted = (one.cuda().bfloat16() for one in kit.batch(rank, step))
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.mse_loss(ddp(inputs), wanted).backward()
+        optimizer.step()
+
+
 @case(sizes=(2,))
 def models_of_half_precision_train(rank, size):
     def run(way):
         ddp, handle = gpu_kit.attached(way, kit.net().bfloat16(), **gpu_kit.EF)
-        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-        for step in range(4):
-            inputs, wanted = (one.cuda().bfloat16() for one in kit.batch(rank, step))
-            optimizer.zero_grad(set_to_none=True)
-            torch.nn.functional.mse_loss(ddp(inputs), wanted).backward()
-            optimizer.step()
+        train_halves(ddp, rank, 4)
         return gpu_kit.bits(ddp), gpu_kit.residuals(handle)
     ends_alike(rank, run)
 
@@ -274,11 +279,6 @@ def memory_is_taken_at_the_start(rank, size):
     for way in gpu_kit.WAYS:
         for codec in ("tide:bits=8", "tide:bits=8,scales=previous"):
             ddp, handle = gpu_kit.attached(way, kit.net().bfloat16(), codec=codec, **full)
-            optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-            for step in range(3):
-                inputs, wanted = (one.cuda().bfloat16() for one in kit.batch(rank, step))
-                optimizer.zero_grad(set_to_none=True)
-                torch.nn.functional.mse_loss(ddp(inputs), wanted).backward()
-                optimizer.step()
+            train_halves(ddp, rank, 3)
             counts = handle.stats()["device"]
             assert counts["waves"] > 0 and counts["grown"] == 0, (way, codec, counts)
